@@ -1,21 +1,15 @@
 //! Test support: a harness of an app with one session, builders of agents, tools and events, a capture of the audit
-//! log, the Firestore emulator, PostgreSQL servers, local HTTP servers, and an allocator that counts. A dev-dependency only.
+//! log, and an allocator that counts. A dev-dependency only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests use it")]
 
 mod agents;
 mod allocation;
 mod audit;
 mod events;
-mod firestore_emulator;
 mod harness;
-mod http_server;
-mod postgres_server;
 
 pub use agents::{declaration, llm, llm_on, llm_with, long_running, tool, tool_with_confirmation, workflow};
 pub use allocation::CountingAllocator;
 pub use audit::AuditCapture;
 pub use events::{brief, briefs, map, short_event, typical_event};
-pub use firestore_emulator::firestore_emulator;
 pub use harness::{Harness, SESSION, USER, delete_expired, services};
-pub use http_server::serve_http;
-pub use postgres_server::{PostgresServer, postgres, postgres_with_vectors};

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use hatchery_container_engine::{ContainerEngine, EngineKind};
+use hatchery_test_services::{ContainerEngine, EngineKind};
 use hatchery_tests::{Folder, paths};
 use serde_json::{Value, json};
 

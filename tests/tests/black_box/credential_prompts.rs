@@ -10,7 +10,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
-use hatchery_tests::{Folder, paths, serve_http, skip};
+use hatchery_test_services::serve_http;
+use hatchery_tests::{Folder, paths, skip};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdout, Command};
@@ -30,11 +31,11 @@ struct Shop {
 }
 
 impl Shop {
-    async fn start() -> Result<(Self, String)> {
+    async fn start() -> (Self, String) {
         let shop = Self::default();
         let routes = Router::new().route("/v1/orders", get(orders)).route("/token", post(token));
-        let url = serve_http(routes.with_state(shop.clone())).await?;
-        Ok((shop, url))
+        let url = serve_http(routes.with_state(shop.clone())).await;
+        (shop, url)
     }
 
     fn credentials(&self) -> Vec<String> {
@@ -113,7 +114,7 @@ async fn run(folder: &Folder, args: &[&str], input: &str) -> Result<Output> {
 
 #[tokio::test]
 async fn a_piped_key_answers_the_request_and_is_not_printed() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &api_key())?;
     let Output { status, stdout, stderr } = run(&folder, &["-m", "Which orders?"], &format!("{KEY}\r\n")).await?;
     ensure!(status.success() && stdout.ends_with("There are 2 orders.\n"), "{stdout}{stderr}");
@@ -127,7 +128,7 @@ async fn a_piped_key_answers_the_request_and_is_not_printed() -> Result<()> {
 
 #[tokio::test]
 async fn a_user_name_and_a_password_are_two_lines() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &json!({"http": "basic"}))?;
     let Output { status, stdout, stderr } =
         run(&folder, &["-m", "Which orders?", "--json"], &format!(" ada\n{PASSWORD}\n")).await?;
@@ -140,7 +141,7 @@ async fn a_user_name_and_a_password_are_two_lines() -> Result<()> {
 
 #[tokio::test]
 async fn a_token_is_one_line() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &json!({"http": "bearer"}))?;
     let Output { status, stdout, stderr } = run(&folder, &["-m", "Which orders?"], TOKEN).await?;
     ensure!(status.success() && stdout.ends_with("There are 2 orders.\n"), "{stdout}{stderr}");
@@ -150,7 +151,7 @@ async fn a_token_is_one_line() -> Result<()> {
 
 #[tokio::test]
 async fn a_login_prints_its_url_and_takes_the_code() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let oauth2 = json!({"authorization_url": format!("{url}/authorize"), "token_url": format!("{url}/token"),
         "client_id": "hatchery", "scopes": ["orders.read"]});
     let folder = folder(&url, &json!({"oauth2": oauth2}))?;
@@ -166,7 +167,7 @@ async fn a_login_prints_its_url_and_takes_the_code() -> Result<()> {
 
 #[tokio::test]
 async fn an_empty_line_declines() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &json!({"http": "basic"}))?;
     let Output { status, stdout, stderr } = run(&folder, &["-m", "Which orders?"], "\n").await?;
     ensure!(status.success() && stdout.ends_with("As you like.\n"), "{stdout}{stderr}");
@@ -177,7 +178,7 @@ async fn an_empty_line_declines() -> Result<()> {
 
 #[tokio::test]
 async fn without_an_answer_the_command_says_how_to_give_one() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &api_key())?;
     let advice = "no credential was given; run this command in a terminal, or pass --message and give stdin one line for \
                   each question\n";
@@ -204,7 +205,7 @@ async fn read_until(terminal: &mut ChildStdout, shown: &mut String, text: &str) 
 
 #[tokio::test]
 async fn a_terminal_shows_the_user_name_and_hides_the_password() -> Result<()> {
-    let (shop, url) = Shop::start().await?;
+    let (shop, url) = Shop::start().await;
     let folder = folder(&url, &json!({"http": "basic"}))?;
     let hatchery = paths::command()?;
     let quote = |text: &OsStr| format!("'{}'", text.to_string_lossy());

@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use hatchery_tests::host::{TIMEOUT, USER};
-use hatchery_tests::{Folder, Frame, Host, Live, event, paths, serve_http};
+use hatchery_test_services::serve_http;
+use hatchery_tests::{Folder, Frame, Host, Live, event, paths};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::sync::{Mutex, mpsc};
@@ -27,10 +28,10 @@ struct Connection {
 }
 
 impl Gemini {
-    async fn start() -> Result<Self> {
+    async fn start() -> Self {
         let (sender, connections) = mpsc::unbounded_channel();
-        let url = serve_http(Router::new().fallback(accept).with_state(Arc::new(sender))).await?;
-        Ok(Self { url, connections: Mutex::new(connections) })
+        let url = serve_http(Router::new().fallback(accept).with_state(Arc::new(sender))).await;
+        Self { url, connections: Mutex::new(connections) }
     }
 
     /// Serves an app `voice` with this model, and a session `s`.
@@ -137,7 +138,7 @@ async fn expect_events(live: &mut Live, expected: &[Value]) -> Result<()> {
 
 #[tokio::test]
 async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.send(&json!({"blob": {"mime_type": "audio/pcm;rate=16000", "data": "AQI="}})).await?;
@@ -252,7 +253,7 @@ fn said(event: &Value) -> String {
 
 #[tokio::test]
 async fn a_call_that_the_model_cancels_has_a_response_in_the_history_only() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("What time is it?").await?;
@@ -274,7 +275,7 @@ async fn a_call_that_the_model_cancels_has_a_response_in_the_history_only() -> R
 
 #[tokio::test]
 async fn a_client_that_hangs_up_disconnects_the_model_and_cancels_the_run() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("Hello").await?;
@@ -298,7 +299,7 @@ async fn a_client_that_hangs_up_disconnects_the_model_and_cancels_the_run() -> R
 
 #[tokio::test]
 async fn a_host_that_stops_closes_the_connection_to_the_model() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("Hello").await?;
@@ -313,7 +314,7 @@ async fn a_host_that_stops_closes_the_connection_to_the_model() -> Result<()> {
 
 #[tokio::test]
 async fn a_host_that_stops_lets_the_model_finish_its_turn() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("Hello").await?;
@@ -337,7 +338,7 @@ async fn a_host_that_stops_lets_the_model_finish_its_turn() -> Result<()> {
 
 #[tokio::test]
 async fn turns_of_a_live_model_count_as_model_calls() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("apps: {voice: {max_llm_calls: 1}}\n").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("Hello").await?;
@@ -357,7 +358,7 @@ async fn turns_of_a_live_model_count_as_model_calls() -> Result<()> {
 
 #[tokio::test]
 async fn what_a_live_model_cannot_take_closes_the_connection_as_wrong_input() -> Result<()> {
-    let gemini = Gemini::start().await?;
+    let gemini = Gemini::start().await;
     let host = gemini.host("").await?;
     let mut live = Live::connect(&host, "voice", "s").await?;
     live.say("Hello").await?;

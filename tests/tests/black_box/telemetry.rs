@@ -10,7 +10,8 @@ use axum::http::{self, HeaderMap};
 use axum::response::IntoResponse;
 use axum::routing::post;
 use hatchery_tests::host::message;
-use hatchery_tests::{Folder, Host, paths, serve_http};
+use hatchery_test_services::serve_http;
+use hatchery_tests::{Folder, Host, paths};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
@@ -29,7 +30,7 @@ struct Collector(Arc<Mutex<Vec<(HeaderMap, ExportTraceServiceRequest)>>>);
 
 impl Collector {
     /// Starts the collector, and returns its URL.
-    async fn start(&self) -> Result<String> {
+    async fn start(&self) -> String {
         let requests = self.0.clone();
         let export = post(async move |headers: HeaderMap, body: Bytes| match ExportTraceServiceRequest::decode(body) {
             Ok(request) => {
@@ -82,7 +83,7 @@ async fn run_and_stop(url: &str, variables: &[(&str, &str)], headers: &[(&str, &
 #[tokio::test]
 async fn spans_are_exported_over_otlp_at_the_latest_when_the_host_stops() -> Result<()> {
     let collector = Collector::default();
-    let url = collector.start().await?;
+    let url = collector.start().await;
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=s%3Dcret"),
         ("OTEL_SERVICE_NAME", "my-agents"),
@@ -126,7 +127,7 @@ async fn spans_are_exported_over_otlp_at_the_latest_when_the_host_stops() -> Res
 #[tokio::test]
 async fn what_is_sent_to_models_is_exported_only_on_request() -> Result<()> {
     let collector = Collector::default();
-    let url = collector.start().await?;
+    let url = collector.start().await;
     let variables = [
         ("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "true"),
         ("OTEL_RESOURCE_ATTRIBUTES", "peer.service.name=other"),
@@ -145,7 +146,7 @@ async fn what_is_sent_to_models_is_exported_only_on_request() -> Result<()> {
 #[tokio::test]
 async fn runs_that_are_not_sampled_are_not_exported() -> Result<()> {
     let collector = Collector::default();
-    let url = collector.start().await?;
+    let url = collector.start().await;
     run_and_stop(&url, &[("OTEL_TRACES_SAMPLER", "always_off")], &[]).await?;
     let unsampled = [("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")];
     run_and_stop(&url, &[], &unsampled).await?;
@@ -166,7 +167,7 @@ async fn a_failed_run_is_exported_with_its_code_and_its_words_only_on_request() 
 /// Checks the exported spans of a failed run, with and without content.
 async fn fail_and_stop(captures: &str) -> Result<()> {
     let collector = Collector::default();
-    let url = collector.start().await?;
+    let url = collector.start().await;
     let folder = Folder::empty()?;
     folder.write("broken/root_agent.yaml", "name: broken\nmodel: scripted:broken/script.yaml\ninstruction: Fail.\n")?;
     folder.write("broken/script.yaml", "turns:\n  - error: {code: 400, message: no luck}\n")?;
@@ -223,7 +224,7 @@ async fn start_busy_provider() -> Result<String> {
 #[tokio::test]
 async fn each_attempt_of_a_model_call_is_in_the_trace_and_is_exported() -> Result<()> {
     let collector = Collector::default();
-    let (collector_url, provider_url) = (collector.start().await?, start_busy_provider().await?);
+    let (collector_url, provider_url) = (collector.start().await, start_busy_provider().await?);
     let folder = Folder::empty()?;
     folder.write(
         "asks/root_agent.yaml",
@@ -332,7 +333,7 @@ async fn metrics_count_runs_models_tools_and_components() -> Result<()> {
 #[tokio::test]
 async fn a_trace_goes_on_in_the_host_that_is_the_mcp_server() -> Result<()> {
     let collector = Collector::default();
-    let collector_url = collector.start().await?;
+    let collector_url = collector.start().await;
     let environment = [("OTEL_EXPORTER_OTLP_ENDPOINT", &*collector_url)];
     let (server_folder, folder) = (Folder::empty()?, Folder::empty()?);
     server_folder.put("greeter.wasm", paths::component("greeter")?)?;
@@ -363,7 +364,7 @@ async fn a_trace_goes_on_in_the_host_that_is_the_mcp_server() -> Result<()> {
 #[tokio::test]
 async fn the_runs_of_an_evaluation_are_exported_with_what_components_log() -> Result<()> {
     let collector = Collector::default();
-    let url = collector.start().await?;
+    let url = collector.start().await;
     let folder = Folder::of_samples()?;
     let set = json!({
         "eval_set_id": "hello",

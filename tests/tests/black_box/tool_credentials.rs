@@ -9,7 +9,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
 use hatchery_tests::host::{USER, events_of};
-use hatchery_tests::{Folder, Host, event, paths, serve_http};
+use hatchery_test_services::serve_http;
+use hatchery_tests::{Folder, Host, event, paths};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -20,10 +21,10 @@ const REDIRECT: &str = "http://localhost:4200/callback";
 type Forms = Arc<Mutex<Vec<String>>>;
 
 /// Starts an OAuth server with an API that accepts its tokens.
-async fn shop() -> Result<(String, Forms)> {
+async fn shop() -> (String, Forms) {
     let forms = Forms::default();
     let routes = Router::new().route("/token", post(token)).route("/v1/orders", get(orders)).with_state(forms.clone());
-    Ok((serve_http(routes).await?, forms))
+    (serve_http(routes).await, forms)
 }
 
 async fn token(State(forms): State<Forms>, form: String) -> Response {
@@ -96,7 +97,7 @@ fn answer(request: &Value, session: &str) -> Result<Value> {
 
 #[tokio::test]
 async fn a_user_logs_in_once_and_nobody_else_sees_the_credentials() -> Result<()> {
-    let (shop, forms) = shop().await?;
+    let (shop, forms) = shop().await;
     let folder = folder(&shop)?;
     let host = serve(&folder).await?;
     let events = host.ask("clerk", "s1", "Which orders?").await?;
@@ -168,7 +169,7 @@ fn network_of(shop: &str) -> Value {
 
 #[tokio::test]
 async fn a_tool_of_a_component_gets_the_token_that_the_host_has_exchanged_and_keeps() -> Result<()> {
-    let (shop, forms) = shop().await?;
+    let (shop, forms) = shop().await;
     let folder = component_folder(&shop, network_of(&shop))?;
     let host = Host::serve(&folder).await?;
     let events = host.ask("clerk", "s1", "Which orders?").await?;
@@ -192,7 +193,7 @@ async fn a_tool_of_a_component_gets_the_token_that_the_host_has_exchanged_and_ke
 
 #[tokio::test]
 async fn the_model_is_told_that_a_user_declines_the_request_of_a_component() -> Result<()> {
-    let (shop, _) = shop().await?;
+    let (shop, _) = shop().await;
     let host = Host::serve(&component_folder(&shop, network_of(&shop))?).await?;
     let events = host.ask("clerk", "s1", "Which orders?").await?;
     let request_call = request(&events).context("a request")?.clone();
@@ -208,7 +209,7 @@ async fn the_model_is_told_that_a_user_declines_the_request_of_a_component() -> 
 
 #[tokio::test]
 async fn a_component_without_a_network_cannot_ask_for_credentials() -> Result<()> {
-    let (shop, _) = shop().await?;
+    let (shop, _) = shop().await;
     let host = Host::serve(&component_folder(&shop, json!({}))?).await?;
     let events = host.ask("clerk", "s1", "Which orders?").await?;
     ensure!(request(&events).is_none(), "{events:?}");

@@ -1,11 +1,8 @@
 //! Two hosts on one SQLite file or PostgreSQL database: turns of a session do not interleave, and a host that was frozen or
 //! killed loses its turn to the other one.
 
-#[allow(dead_code, clippy::unwrap_used, clippy::panic)]
-#[path = "../../../host/test-support/src/postgres_server.rs"]
-mod postgres_server;
-
 use anyhow::{Context, Result};
+use hatchery_test_services::PostgresServer;
 use hatchery_tests::event;
 use hatchery_tests::host::events_in;
 use hatchery_tests::{Folder, Host};
@@ -43,7 +40,7 @@ macro_rules! on_shared_sessions {
             $(
                 #[tokio::test]
                 async fn $test() -> anyhow::Result<()> {
-                    let Some(server) = super::postgres_server::postgres() else { return Ok(()) };
+                    let Some(server) = hatchery_test_services::postgres() else { return Ok(()) };
                     // A schema of its own.
                     super::$test(Some(&format!("{server}?schema={}", stringify!($test)))).await
                 }
@@ -136,7 +133,7 @@ async fn a_frozen_host_loses_its_turn_and_reports_it_to_its_client(service: Opti
 
 #[tokio::test]
 async fn a_run_continues_when_its_database_was_killed_and_started_again() -> Result<()> {
-    let Some(mut server) = postgres_server::PostgresServer::start(&[]) else { return Ok(()) };
+    let Some(mut server) = PostgresServer::start(&[]) else { return Ok(()) };
     let uri = server.uri();
     let folder = folder()?;
     let host = serve(&folder, Some(&uri)).await?;

@@ -15,7 +15,8 @@ use hatchery_core::{
     RunError, Services, SessionService,
 };
 use hatchery_engine::{App, AppDirectory, AppSettings, Runner};
-use hatchery_test_support::{serve_http, services};
+use hatchery_test_services::serve_http;
+use hatchery_test_support::services;
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

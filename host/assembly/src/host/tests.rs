@@ -165,7 +165,7 @@ async fn services_are_given_as_objects_or_uris() {
 async fn hosts_on_one_firestore_database_share_sessions() {
     use hatchery_stores::firestore::{FirestoreClient, FirestoreProperties};
 
-    let Some(address) = hatchery_test_support::firestore_emulator() else { return };
+    let Some(address) = hatchery_test_services::firestore_emulator() else { return };
     let project = format!("test-{}", uuid::Uuid::new_v4());
     let client = FirestoreClient::builder(project).emulator(address).build().unwrap();
     for turn in 1..=2 {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use hatchery_container_engine::{ContainerEngine, EngineKind, PYTHON_IMAGE};
+use hatchery_test_services::{ContainerEngine, EngineKind, PYTHON_IMAGE};
 use hatchery_core::{CodeExecutor, CodeOutput};
 use hatchery_executors::ContainerConfig;
 use tokio::sync::{Mutex, MutexGuard};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use hatchery_container_engine::EngineKind;
+use hatchery_test_services::EngineKind;
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ToolError};
 use hatchery_executors::{ContainerConfig, ContainerExecutor};
 

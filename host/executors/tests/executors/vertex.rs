@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ConfigValue, ToolError};
 use hatchery_egress::{Egress, Url};
 use hatchery_executors::{CredentialsSource, ExtensionOperation, VertexConfig, VertexExecutor};
-use hatchery_test_support::serve_http;
+use hatchery_test_services::serve_http;
 use serde_json::{Value, json};
 
 use crate::call_in;

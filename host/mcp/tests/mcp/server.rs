@@ -12,7 +12,8 @@ use hatchery_core::{Agent, Blob, CallerOrigin, PartData, Tool, ToolError, ToolPr
 use hatchery_engine::build::custom;
 use hatchery_engine::{App, AppDirectory, Runner};
 use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
-use hatchery_test_support::{serve_http, services, tool, tool_with_confirmation};
+use hatchery_test_services::serve_http;
+use hatchery_test_support::{services, tool, tool_with_confirmation};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ProgressNotificationParam, ProtocolVersion,
 };

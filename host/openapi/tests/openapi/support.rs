@@ -11,7 +11,8 @@ use hatchery_core::{Event, RunError, Toolset};
 use hatchery_egress::{Egress, Url};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_openapi::{ApiConfig, DocumentSource, OpenApiToolset, ToolsetOptions};
-use hatchery_test_support::{Harness, llm_on, serve_http};
+use hatchery_test_services::serve_http;
+use hatchery_test_support::{Harness, llm_on};
 use serde_json::{Value, json};
 
 /// A policy that allows requests to one host and port.

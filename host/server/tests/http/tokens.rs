@@ -12,7 +12,7 @@ use axum::{Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hatchery::{OidcConfig, ServerAuthConfig, ServerConfig, TokenAlgorithm};
-use hatchery_test_support::serve_http;
+use hatchery_test_services::serve_http;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, get_current_timestamp};
 use rcgen::KeyPair;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::SessionService;
 use hatchery_stores::PostgresSessions;
-use hatchery_test_support::postgres;
+use hatchery_test_services::postgres;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 use tokio_postgres::{Client, NoTls};

@@ -169,7 +169,7 @@ fn acknowledged_events_survive_the_kill_of_their_process_and_of_the_database_ser
     if let Ok(uri) = std::env::var(CHILD) {
         return append_for_ever(&uri);
     }
-    let Some(mut server) = hatchery_test_support::PostgresServer::start(&[]) else { return };
+    let Some(mut server) = hatchery_test_services::PostgresServer::start(&[]) else { return };
     let uri = server.uri();
     let runtime = runtime();
     for round in 0..rounds() {

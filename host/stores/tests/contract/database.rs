@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hatchery_stores::{PostgresMemory, PostgresSessions};
-use hatchery_test_support::{postgres, postgres_with_vectors};
+use hatchery_test_services::{postgres, postgres_with_vectors};
 
 use crate::support::ConceptEmbedder;
 

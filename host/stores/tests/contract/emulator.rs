@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hatchery_stores::firestore::{
     FirestoreClient, FirestoreMemoryService, FirestoreProperties, FirestoreSessionService,
 };
-use hatchery_test_support::firestore_emulator;
+use hatchery_test_services::firestore_emulator;
 
 /// Returns a client of a new project.
 pub fn client() -> Option<FirestoreClient> {

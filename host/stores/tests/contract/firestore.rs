@@ -29,7 +29,7 @@ fn two_hosts() -> Option<([FirestoreSessionService; 2], String)> {
 
 /// Sends a request to the REST API of the emulator.
 async fn rest(project: &str, path: &str, patch: Option<Value>) -> Value {
-    let address = hatchery_test_support::firestore_emulator().unwrap();
+    let address = hatchery_test_services::firestore_emulator().unwrap();
     let url = format!("http://{address}/v1/projects/{project}/databases/(default)/documents/{path}");
     let client = reqwest::Client::new();
     let request = match patch {

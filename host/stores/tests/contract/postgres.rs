@@ -10,7 +10,7 @@ use hatchery_core::{
     SessionService, State, StoreError, StoredRun, Timestamp, TurnStart,
 };
 use hatchery_stores::{PostgresMemory, PostgresSessions};
-use hatchery_test_support::PostgresServer;
+use hatchery_test_services::PostgresServer;
 use serde_json::json;
 
 use crate::database::{in_schema, uri};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use hatchery_stores::firestore::FirestoreClient;
-use hatchery_test_support::firestore_emulator;
+use hatchery_test_services::firestore_emulator;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;

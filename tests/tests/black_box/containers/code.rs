@@ -1,7 +1,7 @@
 //! Code of models in containers, with the whole host.
 
 use anyhow::{Result, ensure};
-use hatchery_container_engine::{EngineKind, PYTHON_IMAGE};
+use hatchery_test_services::{EngineKind, PYTHON_IMAGE};
 use hatchery_tests::{Folder, Host, event};
 
 use super::start;

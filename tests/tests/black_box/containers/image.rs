@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, ensure};
-use hatchery_container_engine::{ContainerEngine, EngineKind};
+use hatchery_test_services::{ContainerEngine, EngineKind};
 use hatchery_tests::{event, paths};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
-use hatchery_container_engine::{ContainerEngine, EngineKind};
+use hatchery_test_services::{ContainerEngine, EngineKind};
 use hatchery_tests::host::TIMEOUT;
 use hatchery_tests::paths::Swap::Older;
 use hatchery_tests::{event, paths};

@@ -7,7 +7,8 @@ use anyhow::Result;
 use axum::routing::post;
 use axum::{Json, Router};
 use hatchery_tests::host::message;
-use hatchery_tests::{Folder, Host, event, serve_http};
+use hatchery_test_services::serve_http;
+use hatchery_tests::{Folder, Host, event};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -28,7 +29,7 @@ fn is_instructed(request: &Value, text: &str) -> bool {
 }
 
 /// Serves a model that says its name, and whether it talks like a pirate.
-async fn model(name: &'static str) -> Result<String> {
+async fn model(name: &'static str) -> String {
     let answer = async move |Json(request): Json<Value>| {
         let style = if is_instructed(&request, "like a pirate") { "pirate" } else { "plain" };
         completion(json!({"role": "assistant", "content": format!("{name}, {style}")}), "stop")
@@ -46,7 +47,7 @@ struct HeldModel {
 }
 
 impl HeldModel {
-    async fn serve(&self) -> Result<String> {
+    async fn serve(&self) -> String {
         let held = self.clone();
         let answer = async move |Json(request): Json<Value>| {
             if held.calls.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -80,7 +81,7 @@ async fn talk(host: &Host, session: &str) -> Result<String> {
 
 #[tokio::test]
 async fn the_next_run_uses_the_model_server_of_the_changed_configuration() -> Result<()> {
-    let (one, two) = (model("one").await?, model("two").await?);
+    let (one, two) = (model("one").await, model("two").await);
     let folder = folder(&base_url(&one))?;
     let host = Host::serve(&folder).await?;
     assert_eq!(talk(&host, "a").await?, "one, plain");
@@ -94,7 +95,7 @@ async fn the_next_run_uses_the_model_server_of_the_changed_configuration() -> Re
 #[tokio::test]
 async fn a_run_in_progress_keeps_what_it_has_started_with() -> Result<()> {
     let held = HeldModel::default();
-    let (first, second) = (held.serve().await?, model("second").await?);
+    let (first, second) = (held.serve().await, model("second").await);
     let folder = folder(&base_url(&first))?;
     let host = Host::serve(&folder).await?;
     host.create_session("talker", "a").await?;

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, ensure};
 
+use super::{ContainerEngine, lossy};
 use crate::packages::{apt_get, is_on_path, run};
-use crate::{ContainerEngine, lossy};
 
 impl ContainerEngine {
     /// Makes an image with a minimal Debian of the version of this machine, whose programs it can run. `cache` is a folder for

@@ -1,10 +1,13 @@
 //! Google's Firestore emulator: that of `FIRESTORE_EMULATOR_HOST`, or one that runs until the tests end.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
+
+use crate::packages::apt_get;
+use crate::skip;
 
 const VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 const JAR: &str = "platform/cloud-firestore-emulator/cloud-firestore-emulator.jar";
@@ -32,20 +35,18 @@ fn find() -> Option<Emulator> {
         return Some(Emulator { address, _supervisor: None });
     }
     let Some(jar) = jar().or_else(install) else {
-        skip("the Firestore emulator is not installed (apt-get install google-cloud-cli-firestore-emulator)");
+        skip_firestore("the Firestore emulator is not installed (apt-get install google-cloud-cli-firestore-emulator)");
         return None;
     };
     if Command::new("java").arg("-version").stderr(Stdio::null()).status().is_err() {
-        skip("there is no `java`, which runs the Firestore emulator");
+        skip_firestore("there is no `java`, which runs the Firestore emulator");
         return None;
     }
     Some(start(&jar))
 }
 
-/// Writes to the terminal, also if the output of tests is captured.
-#[allow(clippy::explicit_write, reason = "`eprintln` is captured in tests")]
-fn skip(reason: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: the tests of Firestore: {reason}; or set {VARIABLE}").unwrap();
+fn skip_firestore(reason: &str) {
+    skip(&format!("the tests of Firestore: {reason}; or set {VARIABLE}"));
 }
 
 /// Returns the emulator of the Google Cloud SDK, which is a folder beside `bin/gcloud`.
@@ -61,10 +62,7 @@ fn jar() -> Option<PathBuf> {
 
 /// Installs the package, which exists where Google's repository is configured. Only root can.
 fn install() -> Option<PathBuf> {
-    let mut install = Command::new("apt-get");
-    install.env("DEBIAN_FRONTEND", "noninteractive").args(["install", "--yes", "--no-install-recommends", PACKAGE]);
-    // Without it, the tests are skipped with a message.
-    let _ = install.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    apt_get(&["install", "--yes", "--no-install-recommends", PACKAGE], Path::new("/")).ok()?;
     jar()
 }
 

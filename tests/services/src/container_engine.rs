@@ -3,10 +3,10 @@
 #![allow(clippy::missing_errors_doc, reason = "every function fails if the engine does")]
 
 mod debian;
-mod packages;
+mod programs;
 
 use std::fs::{self, File};
-use std::io::{PipeReader, Write};
+use std::io::PipeReader;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 
-use packages::Programs;
+use crate::skip;
+use programs::Programs;
 
 const CLEANUP: &str = include_str!("cleanup.sh");
 const ROOTFS: &str = include_str!("rootfs.py");
@@ -55,15 +56,14 @@ impl ContainerEngine {
         match Self::try_start(kind, cache) {
             Ok(engine) => Some(engine),
             Err(error) => {
-                // If stderr is closed, nobody reads it.
-                let _ = writeln!(std::io::stderr(), "SKIPPED: tests with {kind:?}: {error:#}");
+                skip(&format!("tests with {kind:?}: {error:#}"));
                 None
             }
         }
     }
 
     fn try_start(kind: EngineKind, cache: &Path) -> anyhow::Result<Self> {
-        let programs = packages::programs(kind, cache)?;
+        let programs = programs::programs(kind, cache)?;
         // Paths of sockets are short.
         let folder = tempfile::Builder::new().prefix("engine").tempdir_in("/tmp")?.keep();
         fs::write(folder.join("containers.conf"), PODMAN_CONFIG)?;

@@ -2,12 +2,17 @@
 //! when it is missing and can be. It has no extension `vector`; the Python package `pgserver` contains a server that does.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::SystemTime;
+
+use anyhow::{Context, ensure};
+
+use crate::packages::{apt_get, is_root, run};
+use crate::skip;
 
 /// A server that is there already: its URI.
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
@@ -57,7 +62,7 @@ pub fn postgres_with_vectors(folder: &Path) -> Option<&'static str> {
             Some((server.uri(), server))
         }
         Err(reason) => {
-            skip(&format!("the tests of vectors in PostgreSQL: {reason}"));
+            skip(&format!("the tests of vectors in PostgreSQL: {reason:#}"));
             None
         }
     });
@@ -79,7 +84,7 @@ impl PostgresServer {
         match programs() {
             Ok(programs) => Some(Self::start_from(programs, is_static, settings, prepare)),
             Err(reason) => {
-                skip(&format!("the tests of PostgreSQL: {reason}; or set {VARIABLE}"));
+                skip(&format!("the tests of PostgreSQL: {reason:#}; or set {VARIABLE}"));
                 None
             }
         }
@@ -182,46 +187,30 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Writes to the terminal, also if the output of tests is captured.
-#[allow(clippy::explicit_write, reason = "`eprintln` is captured in tests")]
-fn skip(reason: &str) {
-    writeln!(std::io::stderr(), "SKIPPED: {reason}").unwrap();
-}
-
 /// Returns the folder of `initdb` and `postgres`, after their installation if they are missing.
-fn programs() -> Result<PathBuf, String> {
+fn programs() -> anyhow::Result<PathBuf> {
     if let Some(folder) = find_programs() {
         return Ok(folder);
     }
-    if !is_root() {
-        return Err("PostgreSQL is not installed (apt-get install postgresql)".into());
-    }
-    let lock =
-        fs::File::create(std::env::temp_dir().join("hatchery-postgres.lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
+    ensure!(is_root(), "PostgreSQL is not installed (apt-get install postgresql)");
+    let lock = fs::File::create(std::env::temp_dir().join("hatchery-postgres.lock"))?;
+    lock.lock()?;
     if find_programs().is_none() {
-        let mut install = Command::new("apt-get");
-        install.env("DEBIAN_FRONTEND", "noninteractive").args([
-            "install",
-            "-y",
-            "--no-install-recommends",
-            "postgresql",
-        ]);
-        run(&mut install)?;
+        apt_get(&["install", "--yes", "--no-install-recommends", "postgresql"], Path::new("/"))?;
     }
-    find_programs().ok_or_else(|| "the package `postgresql` has no `initdb`".to_owned())
+    find_programs().context("the package `postgresql` has no `initdb`")
 }
 
 /// As [`programs`], of the server with the extension `vector`, which is installed in `folder`.
-fn programs_with_vectors(folder: &Path) -> Result<PathBuf, String> {
+fn programs_with_vectors(folder: &Path) -> anyhow::Result<PathBuf> {
     if is_root() {
         // The Debian package creates the account.
         programs()?;
     }
     let [package, python] = PACKAGE;
-    fs::create_dir_all(folder).map_err(|error| error.to_string())?;
-    let lock = fs::File::create(folder.join("pgserver.lock")).map_err(|error| error.to_string())?;
-    lock.lock().map_err(|error| error.to_string())?;
+    fs::create_dir_all(folder)?;
+    let lock = fs::File::create(folder.join("pgserver.lock"))?;
+    lock.lock()?;
     let installed = folder.join(package);
     if !installed.exists() {
         let new = folder.join("pgserver.new");
@@ -230,7 +219,7 @@ fn programs_with_vectors(folder: &Path) -> Result<PathBuf, String> {
         install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
         install.args(["--only-binary=:all:", "--python-version", python, package, "--target"]);
         run(install.arg(&new))?;
-        fs::rename(&new, &installed).map_err(|error| error.to_string())?;
+        fs::rename(&new, &installed)?;
     }
     let programs = installed.join("pgserver/pginstall/bin");
     run(as_account(&programs.join("initdb")).arg("--version"))?;
@@ -247,17 +236,14 @@ fn find_programs() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
 }
 
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
 /// Returns a command that runs a program under the account of the server if these are the tests of root.
 fn as_account(program: &Path) -> Command {
-    if !is_root() {
-        return Command::new(program);
+    let mut command = Command::new(if is_root() { Path::new("setpriv") } else { program });
+    if is_root() {
+        command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups"]).arg(program);
     }
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", ACCOUNT, "--regid", ACCOUNT, "--clear-groups"]).arg(program);
+    // The account may not enter the folder of the tests.
+    command.current_dir("/");
     command
 }
 
@@ -270,11 +256,4 @@ fn new_folder() -> PathBuf {
         run(Command::new("chown").arg(ACCOUNT).arg(&folder)).unwrap();
     }
     folder
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output =
-        command.current_dir("/").stdin(Stdio::null()).output().map_err(|error| format!("{command:?}: {error}"))?;
-    let log = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(format!("{command:?}: {}", log.trim())) }
 }

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, ensure};
 
-use crate::{EngineKind, lossy};
+use super::EngineKind;
+use crate::packages::{apt_get, is_on_path, is_root, run};
 
 /// Docker's packages. They are unpacked: to install them would start a service.
 const DOCKER: [&str; 4] = ["docker.io", "containerd", "runc", "libdevmapper1.02.1"];
@@ -15,10 +16,10 @@ const DOCKER: [&str; 4] = ["docker.io", "containerd", "runc", "libdevmapper1.02.
 /// Podman's packages. `crun` refuses control groups of both versions at a time.
 const PODMAN: [&str; 2] = ["podman", "runc"];
 
-/// Where programs of an engine are.
+/// The location of an engine's programs.
 #[derive(Clone, Default)]
 pub(crate) struct Programs {
-    /// Folder of unpacked packages.
+    /// Folder of unpacked packages; `None` if they are installed.
     unpacked: Option<PathBuf>,
 }
 
@@ -45,8 +46,7 @@ fn join(folders: impl Iterator<Item = PathBuf>) -> OsString {
 
 /// Returns the programs of an engine, after their installation if they are missing.
 pub(crate) fn programs(kind: EngineKind, cache: &Path) -> anyhow::Result<Programs> {
-    let id = Command::new("id").arg("-u").output()?;
-    ensure!(id.stdout.trim_ascii() == b"0", "only root can start an engine of its own");
+    ensure!(is_root(), "only root can start an engine of its own");
     fs::create_dir_all(cache)?;
     let lock = File::create(cache.join("container-engine.lock"))?;
     lock.lock()?;
@@ -83,29 +83,4 @@ fn unpacked_docker(cache: &Path) -> anyhow::Result<PathBuf> {
     }
     fs::rename(&content, &unpacked)?;
     Ok(unpacked)
-}
-
-/// Calls `apt-get`, a second time with updated package lists if necessary.
-pub(crate) fn apt_get(args: &[&str], folder: &Path) -> anyhow::Result<()> {
-    let call = |args: &[&str]| {
-        let mut command = Command::new("apt-get");
-        run(command.env("DEBIAN_FRONTEND", "noninteractive").args(args).current_dir(folder))
-    };
-    if call(args).is_err() {
-        call(&["update"])?;
-        call(args)?;
-    }
-    Ok(())
-}
-
-pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("{} cannot be started", command.get_program().display()))?;
-    ensure!(output.status.success(), "{} failed: {}", command.get_program().display(), lossy(&output.stderr));
-    Ok(())
-}
-
-pub(crate) fn is_on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
