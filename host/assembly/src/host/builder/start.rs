@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hatchery_core::{EventSigner, Services, SpanExporter};
+use hatchery_core::{EventSigner, Plugin, Services, SpanExporter};
 use hatchery_engine::plugins::ConfiguredPlugins;
-use hatchery_engine::{App, CatalogSource, Extensions, Runner};
+use hatchery_engine::{App, CatalogSource, Extensions, Factories, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_stores::LiveQuotas;
 use hatchery_telemetry::{HostEvents, TraceStore};
@@ -51,6 +51,17 @@ struct OpenServices {
     services: Services,
     models: Arc<LiveModels>,
     signer: EventSigner,
+}
+
+/// The items and apps that agents and clients use, and the catalog that has them.
+struct OpenCatalog {
+    items: NativeItems,
+    native_apps: BTreeMap<String, Arc<App>>,
+    /// The plugins of the program.
+    plugins: Factories<Arc<dyn Plugin>>,
+    /// `None` if there is no folder.
+    catalog: Option<CatalogHandle>,
+    source: Arc<dyn CatalogSource>,
 }
 
 impl HostBuilder {
@@ -110,8 +121,7 @@ impl HostBuilder {
     /// # Errors
     /// As [`open`](Self::open), but for missing plugins.
     pub async fn start(mut self) -> Result<Host, HostError> {
-        // Reqwest has no provider of its own. An application may have installed another one.
-        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        install_tls_provider();
         let ResolvedConfig { config, file, stamps, folder, storage, cache, paths } = self.resolve_config()?;
         let scripts = Scripts::in_folder(folder.clone().unwrap_or_default(), &config);
         let quotas = LiveQuotas::from(Arc::new(config.app_quotas()));
@@ -123,39 +133,21 @@ impl HostBuilder {
         };
         let indexes = retrieval::indexes(&config.retrieval, &storage, models.as_ref(), &Indexes::new())?;
         let connections = Connections::new(&config, &services.credentials, indexes, self.watch);
-        let items = self.native_items(load_options.as_ref());
-        let (native_items, Extensions { agent_classes, plugins, .. }) = items.layers(&connections);
-        items.current.replace(native_items.clone());
-        let mut registered_plugins = crate::plugins::registered().clone();
-        registered_plugins.extend(plugins);
-        let native_apps = self.native_apps()?;
-        let catalog = match folder.as_ref().zip(load_options) {
-            Some((folder, mut options)) => {
-                options.native_items = native_items;
-                options.native_apps = native_apps.keys().cloned().collect();
-                options.agent_classes = agent_classes;
-                Some(CatalogHandle::start(folder, options).await?)
-            }
-            None => None,
-        };
+        let OpenCatalog { items, native_apps, plugins, catalog, source } =
+            self.open_catalog(folder.as_deref(), load_options, &connections).await?;
         let services = self.with_native_models(services, catalog.clone());
-        let native_items = items.current.clone();
-        let catalog_source: Arc<dyn CatalogSource> = Arc::new(HostCatalog { native_items, catalog: catalog.clone() });
-        let plugins = ConfiguredPlugins::while_loading(&config.plugins, &registered_plugins, catalog_source.clone())
-            .map_err(|source| HostError::Plugin { file: file.clone(), source })?;
-        let plugins = Arc::new(plugins);
-        let (resolver, state) = (services.models.clone(), ConfigState::default());
-        let apps =
-            HostApps { native: native_apps, catalog: catalog.clone(), models: resolver, config_state: state.clone() };
-        let app_settings = LiveAppSettings::new(&config, catalog_source.clone());
+        let plugins = configure_plugins(&config, &file, plugins, source.clone())?;
+        let (state, app_settings) = (ConfigState::default(), LiveAppSettings::new(&config, source.clone()));
+        let apps = HostApps {
+            native: native_apps,
+            catalog: catalog.clone(),
+            models: services.models.clone(),
+            config_state: state.clone(),
+        };
         let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, app_settings.clone()));
         let (traces, host_events) = (TraceStore::default(), HostEvents::default());
-        let mut runner = Runner::with_signer(services, self.native_plugins(plugins.clone())?, signer)
-            .with_turn_lease(config.server.turn_lease)
-            .with_kept_artifacts(config.retention.keep_artifacts);
-        if let Some(exporter) = self.span_exporter(&traces, &host_events) {
-            runner = runner.with_span_exporter(exporter);
-        }
+        let exporter = self.span_exporter(&traces, &host_events);
+        let runner = compose_runner(services, self.native_plugins(plugins.clone())?, signer, &config, exporter);
         runner.set_apps(Arc::new(AppsOf(apps.clone())));
         let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
         let parts = Parts {
@@ -181,7 +173,31 @@ impl HostBuilder {
                 tokio::spawn(follow_files(Arc::downgrade(&live), stamps));
             }
         }
-        Ok(Host { live, file, apps, runner, evaluations, traces, host_events, catalog_source, catalog })
+        Ok(Host { live, file, apps, runner, evaluations, traces, host_events, catalog_source: source, catalog })
+    }
+
+    /// Starts the catalog of the folder, if there is one, with the items and apps of the program.
+    async fn open_catalog(
+        &mut self,
+        folder: Option<&Path>,
+        load_options: Option<LoadOptions>,
+        connections: &Connections,
+    ) -> Result<OpenCatalog, HostError> {
+        let items = self.native_items(load_options.as_ref());
+        let (native_items, Extensions { agent_classes, plugins, .. }) = items.layers(connections);
+        items.current.replace(native_items.clone());
+        let native_apps = self.native_apps()?;
+        let catalog = match folder.zip(load_options) {
+            Some((folder, mut options)) => {
+                options.native_items = native_items;
+                options.native_apps = native_apps.keys().cloned().collect();
+                options.agent_classes = agent_classes;
+                Some(CatalogHandle::start(folder, options).await?)
+            }
+            None => None,
+        };
+        let source = Arc::new(HostCatalog { native_items: items.current.clone(), catalog: catalog.clone() });
+        Ok(OpenCatalog { items, native_apps, plugins, catalog, source })
     }
 
     /// Returns the file whose changes apply. `None` if the program has given the settings.
@@ -323,6 +339,40 @@ impl HostBuilder {
             }
         }
         Ok(HostPlugins { native, configured })
+    }
+}
+
+/// Installs the TLS provider of Reqwest, which has none of its own, unless the program has installed another one.
+fn install_tls_provider() {
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+}
+
+/// Creates the plugins of the configuration. Those of the program take precedence over those that come with the host.
+fn configure_plugins(
+    config: &Config,
+    file: &Path,
+    native: Factories<Arc<dyn Plugin>>,
+    catalog: Arc<dyn CatalogSource>,
+) -> Result<Arc<ConfiguredPlugins>, HostError> {
+    let mut registered = crate::plugins::registered().clone();
+    registered.extend(native);
+    let plugins = ConfiguredPlugins::while_loading(&config.plugins, &registered, catalog);
+    plugins.map(Arc::new).map_err(|source| HostError::Plugin { file: file.to_owned(), source })
+}
+
+fn compose_runner(
+    services: Services,
+    plugins: HostPlugins,
+    signer: EventSigner,
+    config: &Config,
+    exporter: Option<Arc<dyn SpanExporter>>,
+) -> Runner {
+    let runner = Runner::with_signer(services, plugins, signer)
+        .with_turn_lease(config.server.turn_lease)
+        .with_kept_artifacts(config.retention.keep_artifacts);
+    match exporter {
+        Some(exporter) => runner.with_span_exporter(exporter),
+        None => runner,
     }
 }
 
