@@ -78,6 +78,7 @@ pub use config::{
     ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig,
     UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
 };
+pub use hatchery_a2a::A2aService;
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;
 pub use host::{

@@ -143,36 +143,40 @@ impl Server {
             () = retention::follow_rules(&self.state) => {}
             () = shutdown => {}
         }
-        self.state.stop().cancel();
-        let runner = self.state.runner();
-        tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
-        let (mcp, a2a) = (self.state.mcp(), self.state.a2a());
-        let mut end = pin!(async {
-            let close_sessions = async {
-                // Live runs have no end of their own either.
-                self.state.live().close().await;
-                runner.drain().await;
-                if let Some(mcp) = mcp {
-                    // The event streams of MCP clients have no end of their own.
-                    mcp.close();
-                }
-                if let Some(a2a) = a2a {
-                    a2a.close();
-                }
-            };
-            tokio::join!(connections.shutdown(), close_sessions);
+        shut_down(&self.state, connections).await;
+    }
+}
+
+/// Waits for active runs until `drain_timeout`, then cancels them.
+async fn shut_down(state: &AppState, connections: Connections) {
+    state.stop().cancel();
+    let runner = state.runner();
+    tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
+    let mut end = pin!(async {
+        let close_sessions = async {
+            // Live runs have no end of their own either.
+            state.live().close().await;
             runner.drain().await;
-        });
-        if tokio::time::timeout(self.state.config().drain_timeout, &mut end).await.is_ok() {
-            return;
-        }
-        tracing::warn!(
-            active_runs = runner.active_runs(),
-            "the drain timeout has passed: cancelling runs and connections"
-        );
-        runner.stop_runs();
-        if tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, end).await.is_err() {
-            tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");
-        }
+            if let Some(mcp) = state.mcp() {
+                // The event streams of MCP clients have no end of their own.
+                mcp.close();
+            }
+            if let Some(a2a) = state.a2a() {
+                a2a.close();
+            }
+        };
+        tokio::join!(connections.shutdown(), close_sessions);
+        runner.drain().await;
+    });
+    if tokio::time::timeout(state.config().drain_timeout, &mut end).await.is_ok() {
+        return;
+    }
+    tracing::warn!(
+        active_runs = runner.active_runs(),
+        "the drain timeout has passed: cancelling runs and connections"
+    );
+    runner.stop_runs();
+    if tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, end).await.is_err() {
+        tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");
     }
 }

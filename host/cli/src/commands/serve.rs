@@ -12,10 +12,10 @@ use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::trust::LoadedConfig;
 use hatchery::{
-    BasePath, Config, ConfigChange, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage,
+    A2aService, BasePath, Config, ConfigChange, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage,
 };
 use hatchery_core::CallerOrigin;
-use hatchery_server::AppState;
+use hatchery_server::{AppState, Server};
 use hatchery_telemetry::{Metrics, OtlpExporter};
 use tokio::runtime::Handle;
 
@@ -145,37 +145,10 @@ pub async fn serve(
     if !is_loading {
         finish_loading(&host).await?;
     }
-    let used = host.config();
-    let change = ConfigChange { before: &used, config: &used, file: &config_file, pending: &[], is_requested: false };
-    let config = ServedConfig::server(&args, &listen, &change)?;
-    let (root, has_dev_ui) = (config.path_of(""), config.dev_ui() != DevUi::Off);
-    let (has_auth, is_tls) = (config.auth.is_some(), config.tls.is_some());
-    // Spans contain what is sent to models, which only the operator may read.
-    host.traces().set_enabled(config.dev_ui() == DevUi::Full);
-    let in_force = Config { server: config, ..Config::clone(&used) };
-    let settings = SettingsReport::new(&in_force, &config_file, args.settings(dir), |name| std::env::var_os(name));
-    let a2a = host.a2a_service();
-    let state = app_state(&host, in_force)
-        .with_a2a(a2a.clone(), host.a2a_agents().clone())
-        .with_settings(settings)
-        .with_metrics(telemetry.metrics.clone());
-    let (server, listen) = listen.bind(state.clone()).await?;
-    let served = ServedConfig {
-        dir: dir.to_owned(),
-        args: args.clone(),
-        listen: listen.clone(),
-        state,
-        traces: host.traces().clone(),
-    };
-    if let Err(problem) = host.follow_config(Arc::new(served), &used).await {
-        tracing::error!("{}: {problem}; the server keeps the settings that it was started with", config_file.display());
-    }
-    if !listen.is_local() && !has_auth {
-        tracing::warn!(address = %listen, "the server has no authentication: every client that can reach this address can run every agent");
-    }
+    let OpenServer { server, listen, url, a2a, has_auth, has_dev_ui } =
+        open_server(dir, &args, listen, &host, &config_file, &telemetry.metrics).await?;
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
-    let url = format!("{}{root}", listen.url(is_tls));
     let apps = host.apps().clone();
     let announcement = Announcement { listen: &listen, url: &url, source: apps.as_ref(), is_json: args.json, has_auth };
     announcement.write_first(&loading, has_dev_ui)?;
@@ -206,6 +179,53 @@ pub async fn serve(
     host.close().await;
     telemetry.shut_down().await?;
     load_result.map(|()| Outcome::Success)
+}
+
+/// A server that listens, and the settings that the announcement and the log mention.
+struct OpenServer {
+    server: Server,
+    listen: ListenAddress,
+    /// With the base path.
+    url: String,
+    a2a: A2aService,
+    has_auth: bool,
+    has_dev_ui: bool,
+}
+
+/// Binds the server of a host. From then on it follows the configuration.
+async fn open_server(
+    dir: &Path,
+    args: &Arc<ServerArgs>,
+    listen: ListenAddress,
+    host: &Host,
+    config_file: &Path,
+    metrics: &Metrics,
+) -> anyhow::Result<OpenServer> {
+    let used = host.config();
+    let change = ConfigChange { before: &used, config: &used, file: config_file, pending: &[], is_requested: false };
+    let config = ServedConfig::server(args, &listen, &change)?;
+    let (root, has_dev_ui) = (config.path_of(""), config.dev_ui() != DevUi::Off);
+    let (has_auth, is_tls) = (config.auth.is_some(), config.tls.is_some());
+    // Spans contain what is sent to models, which only the operator may read.
+    host.traces().set_enabled(config.dev_ui() == DevUi::Full);
+    let in_force = Config { server: config, ..Config::clone(&used) };
+    let settings = SettingsReport::new(&in_force, config_file, args.settings(dir), |name| std::env::var_os(name));
+    let a2a = host.a2a_service();
+    let state = app_state(host, in_force)
+        .with_a2a(a2a.clone(), host.a2a_agents().clone())
+        .with_settings(settings)
+        .with_metrics(metrics.clone());
+    let (server, listen) = listen.bind(state.clone()).await?;
+    let traces = host.traces().clone();
+    let served = ServedConfig { dir: dir.to_owned(), args: args.clone(), listen: listen.clone(), state, traces };
+    if let Err(problem) = host.follow_config(Arc::new(served), &used).await {
+        tracing::error!("{}: {problem}; the server keeps the settings that it was started with", config_file.display());
+    }
+    if !listen.is_local() && !has_auth {
+        tracing::warn!(address = %listen, "the server has no authentication: every client that can reach this address can run every agent");
+    }
+    let url = format!("{}{root}", listen.url(is_tls));
+    Ok(OpenServer { server, listen, url, a2a, has_auth, has_dev_ui })
 }
 
 /// The receivers of spans.
