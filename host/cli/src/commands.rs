@@ -38,7 +38,7 @@ pub enum Command {
     Run(run::Args),
     /// Serve the agents and tools of a folder to one MCP client over standard input and output
     Mcp(mcp::Args),
-    /// Serve a folder, and build its components again whenever a source is saved
+    /// Serve a folder, and rebuild its components when their sources change
     Dev(dev::Args),
     /// Create a component or a YAML agent from a template
     New(new::Args),
@@ -54,21 +54,21 @@ pub enum Command {
     Eval(eval::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
-    /// List, show, export and delete stored sessions
+    /// List, show, export, import and delete stored sessions
     Sessions(sessions::Args),
-    /// Search, list, add to and delete from the memory of users
+    /// Search, list, add and delete memory entries of users
     Memory(memory::Args),
     /// Show the runs, components and memory of a running host
     Top(top::Args),
-    /// Copy the data of a host to a new folder, also while it runs
+    /// Back up the data of a host, even while it runs
     Backup(backup::Args),
-    /// List the providers of models and their missing settings
+    /// List the model providers and their missing settings
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
     Grant(grant::Args),
-    /// Allow or deny a folder's hatchery.yaml access outside of the folder
+    /// Allow or deny a folder's hatchery.yaml access to resources outside of the folder
     Trust(trust::Args),
-    /// Grant the host access to an MCP server by OAuth, in a browser
+    /// Authorize the host at an MCP server by OAuth, in a browser
     Login(login::Args),
     /// Compile components into the cache ahead of time
     Compile(compile::Args),
@@ -96,7 +96,7 @@ impl Command {
         }
     }
 
-    /// Returns the files `.env` that are read. `None` for commands that run no agents.
+    /// Returns the `.env` files to read. `None` for commands that run no agents.
     pub fn dotenv(&self) -> Option<DotEnvSource> {
         match self {
             Self::Serve(args) => Some(args.dotenv()),

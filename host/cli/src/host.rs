@@ -16,8 +16,7 @@ use crate::progress::LoadProgress;
 /// The configuration of a served folder.
 #[derive(Debug, Default, clap::Args)]
 pub struct ConfigArgs {
-    /// Use this configuration file instead of DIR/hatchery.yaml and trust it; its relative paths start at the folder of
-    /// the file
+    /// Use this configuration file instead of DIR/hatchery.yaml, and trust it; its paths are relative to its folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -29,7 +28,7 @@ impl ConfigArgs {
     }
 }
 
-/// Returns which access is not trusted and how to trust it. `None` if all of it is trusted.
+/// Returns the untrusted access and how to trust it. `None` if all of it is trusted.
 pub fn explain_trust(loaded: &LoadedConfig) -> Option<String> {
     loaded.explanation().map(|explanation| format!("{explanation} ({TRUST_FLAGS})"))
 }
@@ -99,7 +98,7 @@ impl StorageArgs {
         builder.storage(self.storage(folder)).code_cache(self.code_cache(|name| std::env::var_os(name)))
     }
 
-    /// Returns the settings that these arguments make.
+    /// Returns the settings of these arguments.
     pub fn settings(&self, folder: &Path) -> Vec<Setting> {
         let services = [
             ("session_service", "--session-service", &self.session_service),
@@ -119,7 +118,7 @@ impl StorageArgs {
         services.chain([data]).collect()
     }
 
-    /// Returns where services of a served folder store data if they have no URI.
+    /// Returns the storage of services without a URI.
     pub fn storage(&self, folder: &Path) -> Storage {
         match &self.data_dir {
             _ if self.memory => Storage::InMemory,
@@ -145,7 +144,7 @@ impl StorageArgs {
     }
 }
 
-/// Returns the file in the user's cache folder that remembers who owns which name in a folder that is served without a
+/// Returns the file in the user's cache folder that records the owners of names, for a folder that is served without a
 /// data folder.
 fn names_file_in_cache(folder: &Path, environment: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let folder = folder.canonicalize().ok()?;
@@ -202,7 +201,7 @@ pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<Stri
     }
 }
 
-/// Returns a folder, and the folder that is served with it if it is the folder of one app.
+/// Returns the folder, and also the served folder around it if it is the folder of one app.
 pub fn app_and_served_folder(folder: &Path) -> Vec<PathBuf> {
     let served = find_served_folder(folder).ok().map(|(served, _)| served);
     std::iter::once(folder.to_owned()).chain(served.filter(|served| served != folder)).collect()

@@ -1,7 +1,7 @@
 //! The OpenAPI document of the routes: `GET /openapi.json`.
 //!
-//! Operations are described by attributes beside their handlers, and request bodies by the types that parse them. What
-//! holds for all operations is added here: path parameters, the error response, unique operation ids.
+//! Handlers describe their operations in attributes, request bodies are the types that parse them. This module adds the
+//! common parts: path parameters, the error response, unique operation ids.
 
 pub(crate) mod schemas;
 
@@ -17,8 +17,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::AppState;
 
-/// A router whose routes are in the document if they are added by [`routes!`](utoipa_axum::routes), and are not if
-/// they are added by `route`.
+/// A router. Routes that are added by [`routes!`](utoipa_axum::routes) are part of the document, those that are added by
+/// `route` are not.
 pub(crate) type ApiRouter = OpenApiRouter<AppState>;
 
 /// The path of the document.
@@ -49,7 +49,7 @@ pub(crate) fn route(document: OpenApi, base: Option<&BasePath>) -> Router<AppSta
     Router::new().route(PATH, get(move || std::future::ready((content_type, json))))
 }
 
-/// Adds what holds for all operations.
+/// Adds the common parts of all operations.
 fn complete(document: OpenApi, base: Option<&BasePath>) -> Value {
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Value::Null };
     // At the root, relative to the document, which is right behind a proxy that adds a prefix, too.
@@ -71,7 +71,7 @@ fn complete(document: OpenApi, base: Option<&BasePath>) -> Value {
     Value::Object(document)
 }
 
-/// Completes the operations of a path. A wildcard such as `{*path}` is a parameter like others.
+/// Completes the operations of a path. A wildcard such as `{*path}` is an ordinary parameter.
 fn describe_path(path: &str, mut item: Value) -> (String, Value) {
     let path = path.replace("{*", "{");
     let names = path.split('{').skip(1).filter_map(|rest| rest.split('}').next());

@@ -35,8 +35,7 @@ use crate::state::AppState;
 
 pub(crate) use traces::SpanView;
 
-/// Returns all routes, with fallbacks for unknown paths and methods, and the document that describes them. Their paths are
-/// those below `base`.
+/// Returns all routes below the path `base`, with fallbacks for unknown paths and methods, and the OpenAPI document.
 pub(crate) fn all(base: Option<&BasePath>) -> Router<AppState> {
     let (router, document) = groups().split_for_parts();
     router
@@ -98,7 +97,7 @@ mod tests {
 
     const SECURITY_GUIDE: &str = include_str!("../../../docs/security.md");
 
-    /// Routes that are not in the document: other protocols, pages, and second names of routes that are.
+    /// Routes without an entry in the document: other protocols, pages, and aliases of documented routes.
     fn undocumented() -> Vec<String> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/routes");
         let routes = sources(&folder).into_iter().flat_map(|source| {
@@ -108,7 +107,7 @@ mod tests {
         routes.collect()
     }
 
-    /// Returns the texts of the files of a folder and of those below it.
+    /// Returns the texts of all files below a folder.
     fn sources(folder: &Path) -> Vec<String> {
         let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
         paths
@@ -116,7 +115,7 @@ mod tests {
             .collect()
     }
 
-    /// Returns the paths of the routes that a proxy should not pass on, in which `*` stands for any text.
+    /// Returns the paths of the routes that a proxy should not expose; `*` is a wildcard.
     fn withheld() -> Vec<String> {
         let (_, table) = SECURITY_GUIDE.split_once("should not pass on:\n\n").unwrap();
         let rows = table.split("\n\n").next().unwrap().lines().skip(2);

@@ -12,7 +12,7 @@ use crate::terminal::{BOLD, DIM, escape_control};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery backup /backups/monday --dir my-agents\n  \
                         hatchery serve my-agents --data-dir /backups/monday\n\n\
-    A backup is a data folder. To restore it, stop the server and put the files into its data folder.")]
+    A backup is a data folder. To restore it, stop the server and copy the files into its data folder.")]
 pub struct Args {
     /// The new folder of the backup
     #[arg(value_name = "TO")]

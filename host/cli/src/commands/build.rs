@@ -67,7 +67,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-/// How to build a project.
+/// Options of a build.
 #[derive(Debug, Clone)]
 pub struct BuildOptions {
     /// Cargo profile of a component in Rust.
@@ -80,12 +80,12 @@ pub struct BuildOptions {
     pub is_development: bool,
 }
 
-/// How a build ended.
+/// The result of a build.
 pub enum BuildResult {
     Built(BuiltFile),
-    /// The sources are wrong. The build tool has printed why.
+    /// The build tool reported errors in the sources.
     Failed,
-    /// There is a component, but a host would reject it.
+    /// The component was built, but a host would reject it.
     Rejected(String),
 }
 
@@ -118,7 +118,7 @@ pub async fn build_project(dir: &Path, options: BuildOptions) -> anyhow::Result<
     check_and_write(built, &options).await
 }
 
-/// Builds a component from the sources in a folder. `None` if they are wrong, after the build tool has printed why.
+/// Builds a component from the sources in a folder. Returns `None` if the build tool reported errors in them.
 async fn build_sources(dir: &Path, options: &BuildOptions) -> anyhow::Result<Option<BuiltComponent>> {
     let (folder, profile, is_development) = (dir.to_owned(), options.profile.clone(), options.is_development);
     let built = tokio::task::spawn_blocking(move || match (Language::detect(&folder)?, is_development) {
@@ -156,7 +156,7 @@ async fn check_and_write(built: BuiltComponent, options: &BuildOptions) -> anyho
     Ok(BuildResult::Built(BuiltFile { file, size: built.bytes.len() as u64, items, warnings, is_unchanged }))
 }
 
-/// Checks before a long build that its result can be written.
+/// Checks that the output can be written, before a long build.
 fn check_output(out: Option<&Path>) -> anyhow::Result<()> {
     let parent = out.filter(|out| !out.is_dir()).and_then(Path::parent).filter(|parent| *parent != Path::new(""));
     if let Some(parent) = parent {
@@ -165,7 +165,10 @@ fn check_output(out: Option<&Path>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads a component as a host would, without grants. Fails with the reason for which a host would reject it.
+/// Loads a component as a host would, without grants.
+///
+/// # Errors
+/// The reason why a host would reject it.
 async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Result<Inspection, String>> {
     let config = config_beside(file);
     let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));
@@ -178,8 +181,8 @@ async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Re
     }))
 }
 
-/// Returns the configuration of the folder that serves a component: its own folder, or the one above. Its limits decide
-/// whether the component can be loaded. Returns the default one if there is none that is valid.
+/// Returns the configuration of the folder that serves a component, which is its own folder or the parent. Its limits
+/// decide whether the component can be loaded. Returns the default if there is no valid configuration.
 fn config_beside(file: &Path) -> Config {
     let folder = file.parent().unwrap_or(Path::new("")).canonicalize().unwrap_or_default();
     let folders = [Some(folder.as_path()), folder.parent()].into_iter().flatten();

@@ -16,8 +16,8 @@ use crate::{compiler, files};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  hatchery compile my-agents\n  hatchery compile my-agents --data-dir /var/lib/hatchery\n\n\
-                        The second command is for a host that is started with the same --data-dir, such as in a container \
-                        image. Components are compiled only, not run."
+                        The second command is for a host that uses the same --data-dir, such as in a container image. \
+                        Components are compiled, but not run."
 )]
 pub struct Args {
     /// The folder with components (*.wasm)

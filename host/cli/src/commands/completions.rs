@@ -1,4 +1,4 @@
-//! `hatchery completions`: completion scripts of shells, and man pages.
+//! `hatchery completions`: shell completion scripts and man pages.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::terminal::{plain_stdout, stdout};
     hatchery completions zsh > ~/.zfunc/_hatchery\n  hatchery completions --man ~/.local/share/man/man1"
 )]
 pub struct Args {
-    /// The shell whose completion script is printed
+    /// The shell
     #[arg(required_unless_present = "man")]
     shell: Option<Shell>,
-    /// Write the man pages of all commands into this folder instead
+    /// Write the man pages of all commands to this folder instead
     #[arg(long, value_name = "DIR", conflicts_with = "shell")]
     man: Option<PathBuf>,
 }

@@ -13,8 +13,8 @@ use self::projects::Projects;
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  cd dice && hatchery dev\n  hatchery dev my-agents --open\n\n\
-                        Builds every project (Rust, Python or JavaScript) in the folder, serves the folder, and builds a project \
-                        again when one of its files changes. A new version serves as soon as it is built; runs in progress end \
+                        Builds every project (Rust, Python or JavaScript) in the folder, serves the folder, and rebuilds a project \
+                        when one of its files changes. A new version is active as soon as it is built; runs in progress finish \
                         with the version that they started with. If a build fails, its errors are shown and the previous \
                         version keeps serving. Keys are read from the file .env of the folder.")]
 pub struct Args {
@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_served_folder(&self.dir, &self.server.config)
     }

@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_served_folder(&self.dir, &self.config)
     }

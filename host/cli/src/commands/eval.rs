@@ -23,15 +23,15 @@ use crate::terminal::{list_names, plain_stdout, stdout};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery eval my-agents/dice\n  \
     hatchery eval my-agents/dice primes --runs 5 --junit report.xml\n\n\
-    Runs the app on the conversations of my-agents/dice/primes.evalset.json, and on the sets that were made in the developer \
-    UI. Each conversation is run in a session of its own, which is not stored. The thresholds are those of \
+    Runs the app on the conversations of my-agents/dice/primes.evalset.json, and on the sets that were created in the \
+    developer UI. Each conversation runs in a new session, which is not stored. The thresholds are those of \
     my-agents/dice/test_config.json:\n\n  \
     {\"criteria\": {\"tool_trajectory_avg_score\": 1.0, \"response_match_score\": 0.8}}\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`.\n\n\
     Exit codes: 1 if a case has not passed, 130 after Ctrl-C.")]
 pub struct Args {
-    /// The app: its name, after the folder that is served
+    /// The served folder and the name of the app
     #[arg(value_name = "FOLDER/APP")]
     target: PathBuf,
     /// The ids of the eval sets; all of the app by default
@@ -40,10 +40,10 @@ pub struct Args {
     /// Run only the case with this id; can be repeated
     #[arg(long = "case", value_name = "ID")]
     cases: Vec<String>,
-    /// Number of runs of each case; the means decide
+    /// Number of runs of each case; the mean score decides
     #[arg(long, default_value_t = 1, value_name = "N")]
     runs: u32,
-    /// Number of runs at the same time
+    /// Number of concurrent runs
     #[arg(long, default_value_t = 4, value_name = "N")]
     parallel: usize,
     /// Use the metrics and thresholds of this file instead of those of the app
@@ -60,7 +60,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         let folder = split_target(&self.target).map(|(folder, _)| folder);
         DotEnvSource::of_served_folder(folder.as_deref().unwrap_or(&self.target), &self.config)

@@ -16,8 +16,8 @@ use crate::{compiler, files};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery grant web-fetch\n  hatchery grant web-fetch --dir my-agents --yes\n\n\
-    Shows the lines that grant what the component requests and does not have, asks, and adds them to hatchery.yaml. Comments \
-    and layout of the file stay. Read the lines before you agree: they decide what the code of the component can reach.")]
+    Shows the missing grants that the component requests, asks for approval, and adds them to hatchery.yaml. Comments and \
+    layout of the file are preserved. Read the lines before you approve: they decide what the component can access.")]
 pub struct Args {
     /// Name of the component
     component: String,

@@ -1,4 +1,4 @@
-//! `hatchery login`: lets a person grant the host access to an MCP server by OAuth. The tokens stay in the data folder.
+//! `hatchery login`: authorizes the host at an MCP server by OAuth, in a browser. The tokens are stored in the data folder.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,20 @@ use crate::outcome::Outcome;
 /// Maximum size of the head of a browser's request.
 const MAX_HEAD: usize = 64 << 10;
 
-/// The last page of the login in the browser.
+/// The page that the browser shows after the login.
 const PAGE: &str = "You can close this page and return to the terminal.\n";
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery login tickets\n  hatchery login tickets my-agents --port 8976\n\n\
     SERVER is one of `mcp.servers` of hatchery.yaml with `oauth`. The command prints a URL to open in a browser, and waits on \
-    127.0.0.1 for its answer. A running host uses the tokens within 30 seconds.")]
+    127.0.0.1 for the redirect. A running host uses the tokens within 30 seconds.")]
 pub struct Args {
     /// The name of the MCP server in hatchery.yaml
     server: String,
     /// The served folder
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// The port for the browser's answer, if the authorization server only accepts certain ones; 0 for any free one
+    /// Port of the redirect URL, if the authorization server accepts only certain ports; 0 for any free port
     #[arg(long, default_value_t = 0)]
     port: u16,
     #[command(flatten)]
@@ -39,7 +39,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_served_folder(&self.dir, &self.config)
     }
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(Outcome::Success)
 }
 
-/// A browser of this machine, which is redirected to a port of this process.
+/// A browser on this machine, whose login ends with a redirect to a port of this process.
 struct LoopbackBrowser {
     listener: TcpListener,
     redirect_uri: String,
@@ -84,7 +84,7 @@ impl Browser for LoopbackBrowser {
     }
 }
 
-/// Reads a request, and answers it. Returns its query, if it is the redirect.
+/// Reads and answers a request. Returns its query if it is the redirect.
 async fn callback_query(connection: &mut TcpStream) -> Option<String> {
     let mut head = Vec::new();
     let mut buffer = [0; 4096];

@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 pub struct Args {
     /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml)
     dir: PathBuf,
-    /// Expose these tools besides those of hatchery.yaml: `COMPONENT/TOOL`, where `*` stands for any text
+    /// Expose these tools in addition to those of hatchery.yaml: `COMPONENT/TOOL`, where `*` is a wildcard
     #[arg(long, value_name = "PATTERN")]
     tools: Vec<String>,
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_served_folder(&self.dir, &self.config)
     }

@@ -25,13 +25,13 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Search a user's memory, as agents do
+    /// Search a user's memory
     Search(SearchArgs),
     /// List the sessions in the memory, or the entries of one
     List(ListArgs),
     /// Add a stored session to its user's memory; replaces its earlier entries
     Add(AddArgs),
-    /// Delete from a user's memory; sessions stay stored
+    /// Delete entries of a user's memory; sessions are kept
     Delete(DeleteArgs),
 }
 
@@ -48,10 +48,10 @@ struct SearchArgs {
 
 #[derive(clap::Args)]
 struct ListArgs {
-    /// Only this app
+    /// List only this app
     #[arg(long)]
     app: Option<String>,
-    /// Only this user
+    /// List only this user
     #[arg(long)]
     user: Option<String>,
     /// List the entries of this session
@@ -77,7 +77,7 @@ struct DeleteArgs {
     /// Delete the entries of this session
     #[arg(long, required_unless_present = "all", conflicts_with = "all")]
     session: Option<String>,
-    /// Delete everything of the user in the app
+    /// Delete all entries of the user in the app
     #[arg(long)]
     all: bool,
     #[command(flatten)]

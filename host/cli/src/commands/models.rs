@@ -1,4 +1,4 @@
-//! `hatchery models`: lists the providers of models, each with its missing settings.
+//! `hatchery models`: lists the model providers and their missing settings.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct Args {
     json: bool,
 }
 
-/// A provider of models.
+/// A model provider.
 struct Provider {
     label: &'static str,
     models: Vec<&'static str>,

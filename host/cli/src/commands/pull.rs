@@ -34,7 +34,7 @@ pub struct Args {
     /// Replace locked and locally changed components by the registry's current versions
     #[arg(long, conflicts_with = "locked")]
     update: bool,
-    /// Do not change hatchery.lock; fail if the component is not in it, or with another reference
+    /// Do not change hatchery.lock; fail if the component is not in it, or has a different reference
     #[arg(long)]
     locked: bool,
     /// Check signatures of trusted keys: off, warn or require; overrides `registry.signatures` of hatchery.yaml

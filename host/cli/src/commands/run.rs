@@ -24,7 +24,7 @@ use crate::terminal::list_names;
                         hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`. The session is not stored.\n\n\
-    A tool that needs a credential asks for it in the terminal; with --message it can also be piped, one line for each question.\n\n\
+    If a tool needs a credential, the terminal asks for it; with --message it can also be piped, one line per question.\n\n\
     Exit codes: 1 if a run fails, 3 if a tool call needs approval or a credential and nobody can be asked, 130 after Ctrl-C."
 )]
 pub struct Args {
@@ -53,7 +53,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         let target = if self.target.is_dir() { self.target.as_path() } else { Path::new(".") };
         DotEnvSource::of_app_folder(target, &self.config)

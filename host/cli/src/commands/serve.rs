@@ -58,18 +58,18 @@ pub struct ServerArgs {
     /// Listen on a Unix socket, `unix:PATH`, instead of a TCP address; the user and the group of the process can connect
     #[arg(long, value_name = "SOCKET", value_parser = parse_socket, conflicts_with_all = ["host", "port"])]
     listen: Option<PathBuf>,
-    /// Path below which all routes are, such as /agents, instead of server.base_path in hatchery.yaml
+    /// Prefix of all routes, such as /agents; overrides server.base_path of hatchery.yaml
     #[arg(long, value_name = "PATH")]
     base_path: Option<BasePath>,
-    /// Listen on an address other than loopback without server.auth: every client that reaches it can do everything
+    /// Listen on an address other than loopback without server.auth; every client that can connect has full access
     #[arg(long)]
     allow_unauthenticated: bool,
     #[command(flatten)]
     storage: StorageArgs,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Require a configuration file, so that removing it cannot disable signature checks and limits: the server does
-    /// not start without it, and keeps the last settings if it is removed
+    /// Require a configuration file, so that deleting it cannot disable signature checks and limits: the server does
+    /// not start without it, and keeps its settings if the file is deleted later
     #[arg(long)]
     config_required: bool,
     /// Serve the built web UI in this folder at /dev-ui instead of the embedded one
@@ -89,7 +89,7 @@ impl ServerArgs {
         }
     }
 
-    /// Returns the settings that these arguments make.
+    /// Returns the settings of these arguments.
     fn settings(&self, dir: &Path) -> Vec<Setting> {
         let port = self.port.to_string();
         let listening = [
@@ -108,7 +108,7 @@ impl ServerArgs {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_served_folder(&self.dir, &self.server.config)
     }

@@ -43,7 +43,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the files `.env` that are read.
+    /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         DotEnvSource::of_app_folder(&self.dir, &self.config)
     }

@@ -20,19 +20,19 @@ use screen::{RawTerminal, render};
                         hatchery top --socket /run/hatchery/http.sock\n  hatchery top http://localhost/agents   # server.base_path\n  hatchery top --once --json\n\n\
                         `q` or Ctrl-C ends it.")]
 pub struct Args {
-    /// The URL of the host, with its base path if it has one
+    /// The URL of the host, including its base path
     #[arg(default_value = "http://127.0.0.1:8080")]
     url: String,
-    /// The Unix socket of the host; only the path of the URL counts then
+    /// Connect to this Unix socket; only the path of the URL is used
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// The environment variable with an API key of the role `operate`, if the host has authentication
+    /// Environment variable with an API key for the role `operate`, if the host has authentication
     #[arg(long, value_name = "VARIABLE", default_value = "HATCHERY_KEY")]
     key_from: String,
-    /// Seconds between two views
+    /// Refresh interval in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = parse_interval)]
     interval: f64,
-    /// Print one view, and end
+    /// Print one view and exit
     #[arg(long)]
     once: bool,
     /// Print each view as a line of JSON

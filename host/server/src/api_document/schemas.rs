@@ -1,5 +1,5 @@
-//! Schemas of the JSON that several routes share, in the vocabulary of ADK. The types in `hatchery_core` accept more: other
-//! spellings, and keys that are passed on unread. A test compares the keys with those that the core knows.
+//! Schemas of JSON objects that several routes use, in the vocabulary of ADK. The types in `hatchery_core` accept more:
+//! other spellings, and unknown keys. A test compares the keys with those of `hatchery_core`.
 
 #![expect(dead_code, reason = "only the schemas of these types are used")]
 
@@ -20,14 +20,14 @@ pub(crate) use settings::Settings;
 /// An error.
 #[derive(ToSchema)]
 pub(crate) struct Problem {
-    /// The status in words.
+    /// The reason phrase of the status.
     title: String,
     status: u16,
     /// A stable code for programs.
     code: String,
     /// The problem and the next step.
     detail: String,
-    /// The same as `detail`, for older clients.
+    /// A copy of `detail`, for older clients.
     error: String,
     /// The events of a failed run.
     events: Option<Vec<Event>>,
@@ -53,7 +53,7 @@ pub(crate) struct Session {
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Event {
-    /// Partial events have the id of the event that they lead to.
+    /// A partial event has the id of the complete event that follows.
     id: String,
     /// The id of the run.
     invocation_id: String,
@@ -61,13 +61,13 @@ pub(crate) struct Event {
     author: String,
     content: Option<Content>,
     actions: EventActions,
-    /// Whether this is a part of a streamed answer. Partial events are not stored.
+    /// Whether this is a chunk of a streamed response. Partial events are not stored.
     partial: Option<bool>,
     turn_complete: Option<bool>,
     interrupted: Option<bool>,
     error_code: Option<String>,
     error_message: Option<String>,
-    /// Why the model stopped, such as `STOP` or `MAX_TOKENS`.
+    /// The reason why the model stopped, such as `STOP` or `MAX_TOKENS`.
     finish_reason: Option<String>,
     usage_metadata: Option<UsageMetadata>,
     avg_logprobs: Option<f64>,
@@ -86,14 +86,14 @@ pub(crate) struct Event {
     timestamp: f64,
 }
 
-/// What was said in a live run.
+/// A transcript of speech in a live run.
 #[derive(ToSchema)]
 pub(crate) struct Transcription {
     text: Option<String>,
     finished: Option<bool>,
 }
 
-/// What an event changes.
+/// The changes that an event makes.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventActions {
@@ -116,7 +116,7 @@ pub(crate) struct EventActions {
     compaction: Option<JsonMap>,
 }
 
-/// The tokens of a call of a model.
+/// The token usage of a model call.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UsageMetadata {
@@ -146,7 +146,7 @@ pub(crate) struct Part {
     function_response: Option<FunctionResponse>,
     executable_code: Option<ExecutableCode>,
     code_execution_result: Option<CodeExecutionResult>,
-    /// Whether the part is a thought of the model.
+    /// Whether the text is a thought of the model.
     thought: Option<bool>,
     /// Base64.
     thought_signature: Option<String>,
@@ -232,20 +232,20 @@ pub(crate) enum RunState {
     Cancelled,
 }
 
-/// A stable code and what happened.
+/// An error: a stable code and a message.
 #[derive(ToSchema)]
 pub(crate) struct Failure {
     code: String,
     message: String,
 }
 
-/// A call of one tool.
+/// The result of a tool call.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolCall {
     result: Option<Value>,
     error: Option<Failure>,
-    /// What the call has changed in its session.
+    /// The changes of the session's state.
     #[schema(value_type = Object)]
     state_delta: JsonMap,
     artifacts: Vec<String>,
@@ -260,7 +260,7 @@ pub(crate) struct AppFile {
     sha256: String,
 }
 
-/// A problem of a file.
+/// A problem in a file.
 #[derive(ToSchema)]
 pub(crate) struct Diagnostic {
     file: String,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_have_the_keys_that_are_known() {
+    fn schemas_have_the_keys_of_the_core() {
         assert_eq!(keys::<Event>(), known::<EventData>());
         assert_eq!(keys::<EventActions>(), known::<Actions>());
         assert_eq!(keys::<UsageMetadata>(), known::<Usage>());

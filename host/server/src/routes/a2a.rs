@@ -43,7 +43,7 @@ async fn path(
     handle(&state, &principal, &app, &path, request).await
 }
 
-/// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
+/// Forwards a request to the A2A service, after its body was read within the limits of size, time and memory.
 async fn handle(
     state: &AppState,
     principal: &Principal,

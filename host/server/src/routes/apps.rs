@@ -19,7 +19,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(list_apps))
 }
 
-/// Names, or with `detailed` the apps with their agents.
+/// The names of the apps, or with `detailed` the apps with their agents.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "the schema of a response")]

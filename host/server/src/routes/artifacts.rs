@@ -1,4 +1,4 @@
-//! Artifacts of a session. Names may contain `/`, so all paths below `artifacts/` are one route that is parsed here.
+//! Artifacts of a session. Names may contain `/`, so one route has all paths below `artifacts/` and parses them.
 
 use axum::Extension;
 use axum::body::Body;
@@ -50,7 +50,7 @@ struct SaveBody {
     filename: String,
     #[schema(value_type = schemas::Part)]
     artifact: Part,
-    /// What the version is to be stored with, for other programs; at most 64 KiB.
+    /// Custom metadata of the version; at most 64 KiB.
     #[serde(default, alias = "custom_metadata")]
     #[schema(value_type = Option<Object>)]
     custom_metadata: Option<JsonMap>,
@@ -96,7 +96,7 @@ fn check_metadata(name: &str, custom_metadata: &JsonMap) -> Result<(), ApiError>
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 struct UploadQuery {
-    /// A JSON object that the version is stored with, for other programs.
+    /// Custom metadata of the version: a JSON object.
     custom_metadata: Option<String>,
 }
 
@@ -111,10 +111,10 @@ impl UploadQuery {
     }
 }
 
-/// The media type of a body that has none.
+/// The media type of a body without `Content-Type`.
 const BINARY: &str = "application/octet-stream";
 
-/// Stores the body as a new version of an artifact, with its media type, as it is received.
+/// Stores the body as a new version of an artifact. The body is streamed to the artifact service.
 #[utoipa::path(
     put,
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
@@ -199,7 +199,7 @@ fn split_version(path: &str) -> Option<(&str, &str)> {
     Some((front.strip_suffix("/versions")?, version))
 }
 
-/// The schema of what a path below `artifacts/` returns: parts and metadata have different keys, but forbid no others.
+/// The schema of the responses below `artifacts/`. Parts and metadata have different keys, but allow additional ones.
 struct ArtifactView;
 
 impl PartialSchema for ArtifactView {
@@ -227,18 +227,18 @@ impl ToSchema for ArtifactView {
 #[serde(rename_all = "camelCase")]
 struct ArtifactMetadata {
     version: u64,
-    /// The URI of a file that is stored elsewhere, or else the path of the version.
+    /// The URI of an external file, otherwise the path of the version.
     canonical_uri: String,
-    /// What the version was saved with.
+    /// The custom metadata of the version.
     #[schema(value_type = Object)]
     custom_metadata: JsonMap,
-    /// When the version was saved, in seconds since 1970.
+    /// The time of creation, in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
     create_time: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mime_type: Option<String>,
-    /// The number of bytes of the content that is stored here.
+    /// The size of the stored content in bytes.
     size: u64,
 }
 
@@ -247,8 +247,8 @@ struct ArtifactMetadata {
 struct ReadQuery {
     /// A number from 0, or `latest`. Default: `latest`.
     version: Option<String>,
-    /// `json`, the default: the artifact as a part, with its bytes in Base64. `media`: only its bytes or its text, which
-    /// are sent as they are read.
+    /// `json`, the default: the artifact as a part, with its bytes in Base64. `media`: only its bytes or its text, as a
+    /// stream.
     #[serde(default)]
     #[param(inline)]
     alt: Representation,
@@ -263,8 +263,8 @@ enum Representation {
     Media,
 }
 
-/// Returns an artifact: below `NAME` the newest version, below `NAME/versions/N` that one, below `NAME/versions` the
-/// numbers of all versions, with `/metadata` after either of both what is known about them.
+/// Returns an artifact: `NAME` is the newest version, `NAME/versions/N` that version, `NAME/versions` the numbers of all
+/// versions. With `/metadata` appended, the last two return metadata instead.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",
@@ -323,7 +323,7 @@ fn too_large_for_json(name: &str, len: u64, limit: ByteSize) -> ApiError {
     error.advise(format_args!("raise server.body_limit in hatchery.yaml to allow more"))
 }
 
-/// Returns the bytes or the text of an artifact, which browsers store as a file instead of showing it as a page.
+/// Returns the bytes or the text of an artifact. Browsers download it instead of showing it as a page.
 fn media(name: &str, artifact: ArtifactStream) -> Result<Response, ApiError> {
     let ArtifactStream { part, len, bytes, .. } = artifact;
     let (mime_type, len, body) = match part.data {
@@ -345,7 +345,7 @@ fn media(name: &str, artifact: ArtifactStream) -> Result<Response, ApiError> {
     Ok((headers, body).into_response())
 }
 
-/// Logs the error that ends a stream. The client sees that the body is shorter than announced.
+/// Logs the error that ends a stream. The client gets fewer bytes than `Content-Length` announced.
 fn until_failure(bytes: ByteStream<'static>) -> ByteStream<'static> {
     bytes.inspect_err(|error| tracing::error!(%error, "an artifact cannot be read to its end")).boxed()
 }
@@ -363,7 +363,7 @@ async fn metadata_of_all(state: &AppState, key: &SessionKey, name: &str) -> Resu
     Ok(axum::Json(all).into_response())
 }
 
-/// Returns what is known about a version, the newest one if it is `None`.
+/// Returns the metadata of a version; of the newest one if `version` is `None`.
 async fn metadata(
     state: &AppState,
     key: &SessionKey,
@@ -420,7 +420,7 @@ fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
         .map_err(|_| ApiError::invalid(format!("`{text}` is not a version; write a number from 0 or `latest`")))
 }
 
-/// Returns the key of a session, after a check that it exists.
+/// Checks that a session exists, and returns its key.
 async fn existing_session(state: &AppState, app: String, user: String, id: String) -> Result<SessionKey, ApiError> {
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;

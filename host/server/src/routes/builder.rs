@@ -1,4 +1,4 @@
-//! The YAML files of apps, for editing: those of the developer UI, and those of ADK's web client.
+//! Editing of an app's YAML files, for the developer UI and ADK's web client.
 
 mod multipart;
 
@@ -40,7 +40,7 @@ fn files(state: &AppState) -> Result<AppFiles, ApiError> {
     state.source().app_files().ok_or_else(error)
 }
 
-/// Checks that clients may read and change the files of apps.
+/// Checks that the configuration allows clients to read and change the files of apps.
 fn require_full(state: &AppState) -> Result<(), ApiError> {
     if state.config().dev_ui() == DevUi::Full {
         return Ok(());
@@ -79,14 +79,14 @@ struct FilesBody {
     /// Texts by path.
     #[schema(value_type = Object)]
     files: Texts,
-    /// The hashes of the files as their author has read them.
+    /// The SHA-256 of each file before the edit, to detect concurrent changes.
     #[serde(default)]
     known: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, ToSchema)]
 struct CheckView {
-    /// Empty if the app would serve.
+    /// Empty if the app can be loaded.
     #[schema(value_type = Vec<schemas::Diagnostic>)]
     diagnostics: Vec<Diagnostic>,
 }
@@ -109,7 +109,7 @@ async fn check(
     Ok(Json(CheckView { diagnostics: diagnostic.into_iter().collect() }))
 }
 
-/// Writes files if the app then serves. The host loads them as any other change.
+/// Writes files if the app can be loaded with them. The host then reloads them like any other change.
 #[utoipa::path(
     post,
     path = "/dev/apps/{app}/files",
@@ -145,12 +145,12 @@ async fn write_files(
 struct ReadQuery {
     /// Default: `root_agent.yaml`.
     file_path: Option<String>,
-    /// Whether a draft comes before the file.
+    /// Whether to return the draft instead of the file, if there is one.
     #[serde(default)]
     tmp: bool,
 }
 
-/// Returns a file as text. Empty if there is none: the client then offers no editor.
+/// Returns a file as text; an empty text if there is no such file, and the client then offers no editor.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/builder",
@@ -180,12 +180,12 @@ async fn read(
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct SaveQuery {
-    /// Whether the files are kept as a draft.
+    /// Whether to save the files as a draft only.
     #[serde(default)]
     tmp: bool,
 }
 
-/// Saves the files of a form, or keeps them as a draft.
+/// Saves the files of a form, or saves them as a draft.
 #[utoipa::path(
     post,
     path = "/dev/apps/{app}/builder/save",
@@ -214,7 +214,7 @@ async fn save_any(
     save_files(&state, None, query.tmp, &headers, &body).await
 }
 
-/// Keeps the files of a form as a draft, or writes them with the draft. Their names are `APP/PATH`.
+/// Saves the files of a form as a draft, or writes them together with the draft. Their names are `APP/PATH`.
 async fn save_files(
     state: &AppState,
     app: Option<String>,
@@ -250,12 +250,12 @@ async fn save_files(
     Ok(Json(true))
 }
 
-/// Drops the draft of an app.
+/// Discards the draft of an app.
 #[utoipa::path(
     post,
     path = "/dev/apps/{app}/builder/cancel",
     tag = "builder",
-    responses((status = 200, description = "The draft is gone", body = bool, content_type = "application/json"))
+    responses((status = 200, description = "The draft is discarded", body = bool, content_type = "application/json"))
 )]
 async fn cancel(State(state): State<AppState>, Params(app): Params<String>) -> Result<Json<bool>, ApiError> {
     require_full(&state)?;

@@ -1,5 +1,5 @@
-//! Components: what is loaded and the state of every file, one component in detail, and its earlier revisions; the
-//! state of MCP servers, of agents of other hosts and of HTTP APIs.
+//! Components: the state of every file, a component in detail, and its earlier revisions; the state of MCP servers, of
+//! remote agents and of HTTP APIs.
 
 use axum::Json;
 use axum::extract::State;
@@ -45,7 +45,7 @@ struct AppEntry {
     agents: Vec<String>,
 }
 
-/// Returns the components, the state of every file of the served folder, and of the servers that tools come from.
+/// Returns the components, and the state of every file of the served folder, MCP server, remote agent and HTTP API.
 #[utoipa::path(
     get,
     path = "/components",
@@ -92,7 +92,7 @@ struct CompareQuery {
     to: String,
 }
 
-/// Returns the differences of another revision of a component.
+/// Returns the differences between two revisions of a component.
 #[utoipa::path(
     get,
     path = "/components/{name}/compare",
@@ -116,7 +116,7 @@ struct RollbackBody {
     to: String,
 }
 
-/// Replaces the file of a component by a stored revision. The host loads it as any other change of the file.
+/// Replaces the file of a component by a stored revision. The host then reloads it like any other change.
 #[utoipa::path(
     post,
     path = "/components/{name}/rollback",
@@ -138,7 +138,7 @@ async fn roll_back(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// Runs what reads or writes files on a thread for that.
+/// Runs file operations on a blocking thread.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::internal())
 }

@@ -14,7 +14,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(config))
 }
 
-/// Returns the settings in force, each with where it comes from. Values that may be secret are left out.
+/// Returns the settings in force, each with its origin. Values that may be secret are left out.
 #[utoipa::path(
     get,
     path = "/config",

@@ -31,12 +31,12 @@ pub(super) fn routes() -> ApiRouter {
         .route("/config/telemetry", get(telemetry))
 }
 
-/// Returns that ADK's web client may not report its use, so that it does not ask.
+/// Disables the usage reports of ADK's web client, which otherwise asks for consent.
 async fn telemetry() -> Json<Value> {
     Json(json!({"telemetry": false}))
 }
 
-/// Redirects relative to the path, which a proxy may have shortened. Keeps the query.
+/// Redirects to a relative URL, because a proxy may have removed a prefix of the path. Keeps the query.
 async fn redirect(State(state): State<AppState>, method: Method, uri: Uri, target: &str) -> Result<Response, ApiError> {
     if state.config().dev_ui() == DevUi::Off {
         return Err(route_not_found(method, uri).await);
@@ -73,7 +73,7 @@ async fn serve(
     }
 }
 
-/// Serves a file of a folder, and its `index.html` for every path without a file.
+/// Serves a file of a folder; `index.html` for paths without a file.
 async fn serve_folder(folder: &Path, path: &str, config: &ServerConfig, request: Request) -> Response {
     if path == RUNTIME_CONFIG {
         return Json(json!({"backendUrl": config.path_of(""), "telemetry": false})).into_response();

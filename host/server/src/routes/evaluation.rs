@@ -1,5 +1,5 @@
-//! Evaluation: sets and their cases, runs, results and metrics, below `/apps/{app}` and `/dev/apps/{app}`. Paths with
-//! `_` are those of older clients, paths with `-` those of newer ones.
+//! Evaluation: sets and their cases, runs, results and metrics, below `/apps/{app}` and `/dev/apps/{app}`. Older clients
+//! use the paths with `_`, newer ones those with `-`.
 
 use axum::Extension;
 use axum::extract::State;
@@ -42,7 +42,7 @@ fn documented_routes() -> ApiRouter {
         .routes(routes!(metrics_info))
 }
 
-/// Returns all routes without `/dev` before them.
+/// Returns all routes, without the prefix `/dev`.
 fn aliases() -> ApiRouter {
     older_routes()
         .route("/eval-sets", get(set_list).post(create))
@@ -89,7 +89,7 @@ async fn set_list(State(state): State<AppState>, Params(app): Params<String>) ->
     Ok(axum::Json(json!({"evalSetIds": state.evaluations().set_ids(&*state.app(&app)?).await?})))
 }
 
-/// Returns a set as newer clients read it: with keys in snake_case.
+/// Returns a set, with keys in snake_case as newer clients expect.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/eval-sets/{set}",
@@ -129,7 +129,7 @@ async fn create(
     snake_case(&state.evaluations().create_set(&*state.app(&app)?, set).await?)
 }
 
-/// Creates a set with the id of the path. The body, if there is one, is the set.
+/// Creates a set with the id in the path. The optional body is the set.
 async fn create_named(
     State(state): State<AppState>,
     Params((app, id)): Params<(String, String)>,
@@ -233,7 +233,7 @@ async fn delete_case(
     Ok(axum::Json(Value::Null))
 }
 
-/// AddSessionToEvalSetRequest.
+/// A session to add to a set as a case.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct AddSessionBody {
@@ -264,7 +264,7 @@ async fn add_session(
     Ok(axum::Json(Value::Null))
 }
 
-/// RunEvalRequest.
+/// The request for an evaluation.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = EvalRunBody)]
 #[serde(rename_all = "camelCase")]
@@ -279,7 +279,7 @@ struct RunBody {
     parallelism: Option<usize>,
 }
 
-/// RunEvalResult.
+/// The result of an evaluated case.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RunEvalResult<'a> {
@@ -405,7 +405,7 @@ async fn metrics(State(state): State<AppState>, Params(app): Params<String>) -> 
     Ok(axum::Json(metric_infos()))
 }
 
-/// Returns the metrics that sets can be scored by.
+/// Returns the available metrics.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/metrics-info",
@@ -420,7 +420,7 @@ async fn metrics_info(
     Ok(axum::Json(json!({"metricsInfo": metric_infos()})))
 }
 
-/// Checks that clients may change sets and run evaluations, which calls models many times.
+/// Checks that the configuration allows clients to change sets and to run evaluations, which call models many times.
 fn require_full(state: &AppState) -> Result<(), ApiError> {
     if state.config().dev_ui() == DevUi::Full {
         return Ok(());

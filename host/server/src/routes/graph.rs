@@ -30,11 +30,11 @@ pub(super) fn routes() -> ApiRouter {
         .route("/dev/apps/{app}/users/{user}/sessions/{session}/events/{event}/graph", get(event_graph))
 }
 
-/// GraphResponse.
+/// A graph in the DOT language.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Graph {
-    /// `None` if there is no such event, or it is not one of an agent.
+    /// Left out if there is no such event, or its author is not an agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     dot_src: Option<String>,
 }
@@ -42,7 +42,7 @@ struct Graph {
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct GraphQuery {
-    /// Whether the colours are for a dark background.
+    /// Whether to use colours for a dark background.
     #[serde(default)]
     dark_mode: bool,
     /// The path of an agent below the root, such as `child/grandchild`.
@@ -70,7 +70,7 @@ async fn structure(State(state): State<AppState>, Params(app): Params<String>) -
     Ok(Json(json!({"name": app.name, "root_agent": describe(&app, app.root_id(), with_instruction)})))
 }
 
-/// Returns an agent with everything below it. Keys are in snake_case, as clients read them.
+/// Returns an agent with all of its sub agents. Keys are in snake_case, as clients expect.
 fn describe(app: &App, id: AgentId, with_instruction: bool) -> Value {
     let agent = app.tree.agent(id);
     let tools: Vec<_> = tool_names(app, id).into_iter().map(|name| json!({"name": name, "type": "tool"})).collect();
@@ -93,7 +93,7 @@ fn describe(app: &App, id: AgentId, with_instruction: bool) -> Value {
     json
 }
 
-/// Returns the graph of an app in the language DOT.
+/// Returns the graph of an app in the DOT language.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/graph",
@@ -111,8 +111,7 @@ async fn graph(
     Ok(Json(Graph { dot_src: Some(dot(&app, agent, &Path::default(), query.theme())) }))
 }
 
-/// Returns the graphs of the root (`""`) and of each agent with sub agents, by their paths, and that of `node` as
-/// `dotSrc`.
+/// Returns the graph of each agent with sub agents, by its path (the root is `""`), and the graph of `node` as `dotSrc`.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/build_graph_image",
@@ -135,7 +134,7 @@ async fn images(
     Ok(Json(images))
 }
 
-/// Returns the names from the root to an agent, without that of the root.
+/// Returns the names on the path from the root to an agent, without the root.
 fn path_below_root(app: &App, id: AgentId) -> String {
     app.tree.path(id).split_once('/').map(|(_, path)| path.to_owned()).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The events of the host, as a stream of server-sent events that can be continued.
+//! The events of the host, as a stream of server-sent events that clients can resume.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -32,7 +32,7 @@ struct FollowQuery {
     after: Option<u64>,
 }
 
-/// Returns the events of the host that are kept, and those that follow, until the server stops.
+/// Streams the recent events of the host, then new ones as they happen, until the server stops.
 #[utoipa::path(
     get,
     path = "/events",
@@ -66,13 +66,13 @@ struct Reader {
     newest: watch::Receiver<u64>,
     stop: CancellationToken,
     keep_alive: Duration,
-    /// The id of the last event that was sent.
+    /// The id of the last sent event.
     after: u64,
     is_new: bool,
 }
 
 impl Reader {
-    /// Returns the next part of the stream; `None` when the server stops.
+    /// Returns the next chunk of the stream; `None` when the server stops.
     async fn next(&mut self) -> Option<Bytes> {
         let is_first = std::mem::take(&mut self.is_new);
         loop {

@@ -22,7 +22,7 @@ use crate::live::{LiveEnd, LiveLimits, LiveSession};
 use crate::state::AppState;
 use crate::websocket::{self, Socket, SocketResources};
 
-/// Most requests that a run has not read. The client is not read from there on.
+/// Maximum number of unread requests of a run. The server stops reading from the client until the run catches up.
 const MAX_UNREAD_REQUESTS: usize = 16;
 
 /// The kinds of output.
@@ -89,7 +89,7 @@ async fn converse(
     }
 }
 
-/// Reads the parameters, in camelCase or snake_case. Unknown ones are ignored, as they are by ADK's servers.
+/// Parses the parameters, in camelCase or snake_case. Unknown ones are ignored, as by ADK's servers.
 fn request(
     state: &AppState,
     principal: &Principal,

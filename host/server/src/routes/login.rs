@@ -1,4 +1,4 @@
-//! Logging browsers in and out: a key becomes a cookie that no script can read.
+//! Login and logout of browsers: an API key is exchanged for an HTTP-only session cookie.
 
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
@@ -21,7 +21,7 @@ pub(super) fn routes() -> ApiRouter {
 
 const PAGE: HeaderValue = HeaderValue::from_static("./dev-ui/");
 
-/// Takes the form of the login page, and leads to the developer UI.
+/// Handles the form of the login page, and redirects to the developer UI.
 async fn log_in(
     State(state): State<AppState>,
     OriginalUri(uri): OriginalUri,
@@ -60,12 +60,12 @@ async fn log_out(
     Ok((StatusCode::SEE_OTHER, headers, Body::empty()).into_response())
 }
 
-/// Returns true if the browser has an encrypted connection to a proxy in front of this server.
+/// Returns true if the browser is connected over HTTPS to a proxy in front of this server.
 fn is_forwarded_from_https(headers: &HeaderMap) -> bool {
     headers.get("x-forwarded-proto").is_some_and(|scheme| scheme.as_bytes().eq_ignore_ascii_case(b"https"))
 }
 
-/// Returns a field of a form.
+/// Returns the value of a form field.
 fn form_value(form: &str, name: &str) -> Option<String> {
     let value = form.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?.replace('+', " ");
     percent_decode_str(&value).decode_utf8().ok().map(Into::into)

@@ -17,7 +17,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().route("/mcp", any(mcp)).layer(Extension(LargeBody))
 }
 
-/// Passes a request on, with its whole body: the limits of size, time and memory of other bodies apply to it.
+/// Forwards a request to the MCP service, after its body was read within the limits of size, time and memory.
 async fn mcp(
     State(state): State<AppState>,
     principal: Principal,

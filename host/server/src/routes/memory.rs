@@ -25,13 +25,13 @@ struct AddBody {
     session_id: String,
 }
 
-/// Adds a session to the memory. Replaces its earlier entries.
+/// Adds a session to the memory. Its earlier entries are replaced.
 #[utoipa::path(
     patch,
     path = "/apps/{app}/users/{user}/memory",
     tag = "memory",
     request_body = AddBody,
-    responses((status = 204, description = "The session is in the memory"))
+    responses((status = 204, description = "The session was added"))
 )]
 async fn add(
     State(state): State<AppState>,
@@ -48,17 +48,17 @@ async fn add(
 #[serde(rename_all = "camelCase")]
 #[into_params(parameter_in = Query)]
 struct DeleteQuery {
-    /// The session, which may have been deleted before.
+    /// The session. It may have been deleted already.
     session_id: String,
 }
 
-/// Deletes what the memory has of a session. The session itself stays.
+/// Deletes the memory entries of a session. The session itself is not deleted.
 #[utoipa::path(
     delete,
     path = "/apps/{app}/users/{user}/memory",
     tag = "memory",
     params(DeleteQuery),
-    responses((status = 204, description = "The memory has nothing of the session"))
+    responses((status = 204, description = "The entries are deleted"))
 )]
 async fn delete(
     State(state): State<AppState>,

@@ -54,7 +54,7 @@ pub(super) struct RunBody {
     new_message: Option<ClientMessage>,
     #[serde(alias = "invocation_id")]
     invocation_id: Option<String>,
-    /// The id of the run, so that the request can be repeated. The header `Idempotency-Key` does the same.
+    /// The id of the run, which makes the request idempotent. Can also be set by the header `Idempotency-Key`.
     #[serde(alias = "run_id")]
     run_id: Option<String>,
     pub(super) streaming: Option<bool>,
@@ -68,7 +68,7 @@ pub(super) struct RunBody {
 }
 
 impl RunBody {
-    /// Returns the session; names that are missing are empty.
+    /// Returns the session; missing names are empty.
     pub(super) fn session(&self) -> SessionKey {
         let [app, user, id] = [&self.app_name, &self.user_id, &self.session_id].map(|name| name.as_deref());
         SessionKey::new(app.unwrap_or_default(), user.unwrap_or_default(), id.unwrap_or_default())
@@ -83,7 +83,7 @@ pub(super) struct StartedRun {
     pub(super) guard: Option<DropGuard>,
 }
 
-/// Starts a run, which `cancel` cancels.
+/// Starts a run. `cancel` cancels it.
 pub(super) async fn start(
     state: &AppState,
     principal: &Principal,
@@ -100,7 +100,7 @@ pub(super) async fn start(
     Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.clone().drop_guard()) })
 }
 
-/// Returns the app of a run that a client may start.
+/// Returns the app of a run, if the client may use it.
 fn permitted_app(state: &AppState, principal: &Principal, body: &RunBody) -> Result<Arc<App>, ApiError> {
     let name = require("appName", body.app_name.clone())?;
     principal.check_app(&name)?;
@@ -139,7 +139,7 @@ fn with_idempotency_key(body: RunBody, headers: &HeaderMap) -> Result<RunBody, A
     Ok(RunBody { run_id: Some(key.trim().trim_matches('"').to_owned()), ..body })
 }
 
-/// Returns the span of the caller. The W3C recommends to ignore an invalid header.
+/// Returns the span of the caller. An invalid header is ignored, as the W3C recommends.
 pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
     headers.get(TraceParent::HEADER)?.to_str().ok()?.parse().ok()
 }
@@ -154,7 +154,7 @@ fn missing(field: &str) -> ApiError {
 
 const RUN_ID: HeaderName = HeaderName::from_static("x-hatchery-run");
 
-/// Adds the id of the run, if it is known yet.
+/// Adds the id of the run, if it is already known.
 fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
     // A chosen id may have characters that no header has.
     if let Some(id) = run_id.and_then(|id| HeaderValue::from_str(id).ok()) {
@@ -163,7 +163,7 @@ fn with_run_id(run_id: Option<&str>, mut response: Response) -> Response {
     response
 }
 
-/// Starts a run that nobody waits for.
+/// Starts a background run.
 pub(super) async fn begin_in_background(
     state: &AppState,
     principal: &Principal,
@@ -176,7 +176,7 @@ pub(super) async fn begin_in_background(
     Ok(state.runner().run_in_background(app, RunRequest { trace_parent, ..request }).await?)
 }
 
-/// Starts a run that nobody waits for. Returns it with the path where it can be read.
+/// Starts a background run. Returns it with the path of its status.
 async fn run_in_background(
     state: &AppState,
     principal: &Principal,
@@ -192,7 +192,7 @@ async fn run_in_background(
     Ok(with_run_id(Some(&id), response))
 }
 
-/// Returns all events as an array. If the run fails, the error contains the events so far.
+/// Runs an agent and returns all events as an array. If the run fails, the error contains the events so far.
 #[utoipa::path(
     post,
     path = "/run",
@@ -200,7 +200,7 @@ async fn run_in_background(
     request_body = RunBody,
     responses(
         (status = 200, description = "The events of the run", body = [schemas::Event]),
-        (status = 202, description = "The run has begun in the background", body = RunView),
+        (status = 202, description = "The run was started in the background", body = RunView),
     )
 )]
 async fn run(
@@ -226,7 +226,7 @@ async fn run(
     Ok(with_run_id(started.run.id(), json::events(&events)))
 }
 
-/// Returns the events as a stream, each as one `data:` line in one chunk: some clients parse single chunks.
+/// Runs an agent and streams its events as server-sent events. Each event is one `data:` line in one chunk.
 #[utoipa::path(
     post,
     path = "/run_sse",
@@ -282,7 +282,7 @@ pub(super) fn error_frame(error: &RunError) -> Bytes {
     frame(json!({"error": error::detail(error), "code": error.code()}).to_string().as_bytes())
 }
 
-/// Returns one SSE message. Line breaks, which are only white space in JSON, would end the `data:` line.
+/// Returns one SSE message, without line breaks in its JSON, which would end the `data:` line.
 pub(super) fn frame(json: &[u8]) -> Bytes {
     let mut frame = Vec::with_capacity(json.len() + 8);
     frame.extend_from_slice(b"data: ");

@@ -33,7 +33,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(list)).routes(routes!(read)).routes(routes!(follow)).routes(routes!(cancel))
 }
 
-/// A run as clients see it.
+/// The status of a run.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct RunView {
@@ -99,7 +99,7 @@ fn not_found(run: &str) -> ApiError {
 struct ListQuery {
     /// Maximum number of runs, from 1 to 1000. Default: 50.
     limit: Option<usize>,
-    /// `nextPageToken` of the page before.
+    /// `nextPageToken` of the previous page.
     page_token: Option<u64>,
 }
 
@@ -154,14 +154,14 @@ async fn read(
     Ok(Json(stored.into()))
 }
 
-/// Cancels a run, and returns it: 200 once it has ended, 202 if its host has not reacted yet.
+/// Cancels a run and returns it: 200 if it has ended, 202 if its host has not reacted yet.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/cancel",
     tag = "runs",
     responses(
         (status = 200, description = "The run has ended", body = RunView),
-        (status = 202, description = "The run will end", body = RunView),
+        (status = 202, description = "The cancellation was requested", body = RunView),
     )
 )]
 async fn cancel(State(state): State<AppState>, Params((app, user, id, run)): RunParams) -> Result<Response, ApiError> {
@@ -185,13 +185,13 @@ pub(super) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, ApiError
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 struct FollowQuery {
-    /// The session's revision after which the events begin.
+    /// The session revision after which to start.
     after: Option<u64>,
 }
 
-/// Returns the events of a run as a stream of server-sent events: those that are stored, then those that follow. The id of
-/// an event is the session's revision with it; partial events have none. The stream ends with an event `end` once the run
-/// has ended or waits.
+/// Streams the events of a run as server-sent events: first the stored ones, then new ones. The id of an event is the
+/// session revision that it created; partial events have none. The stream ends with an event `end` when the run has ended
+/// or waits.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events",
@@ -210,10 +210,10 @@ async fn follow(
     Ok(stream(updates, state.config().keep_alive))
 }
 
-/// Returns the events of a run after a revision of its session: the stored ones, then new ones.
+/// Returns the events of a run after a session revision: the stored ones, then new ones.
 ///
 /// # Errors
-/// 404 if there is no such run, or its user is the host.
+/// 404 if there is no such run, or if it belongs to the host itself.
 pub(super) async fn updates(
     state: &AppState,
     session: &SessionKey,

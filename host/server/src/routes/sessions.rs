@@ -25,7 +25,7 @@ use crate::extract::{Json, Params, QueryParams, RawJson};
 use crate::json;
 use crate::state::AppState;
 
-/// Prefixes of the ids of evaluation sessions, which are not listed.
+/// Prefixes of the ids of evaluation sessions, which are hidden from lists.
 const EVALUATION_PREFIXES: [&str; 3] = ["adk-eval-session-", "___eval___session___", "ADK_EVAL_"];
 
 pub(super) fn routes() -> ApiRouter {
@@ -48,12 +48,12 @@ struct CreateBody {
     /// Events to import.
     #[schema(value_type = Option<Vec<schemas::Event>>)]
     events: Option<Vec<EventData>>,
-    /// Whether imported events and their state may set `app:` and `user:` keys, which other sessions share.
+    /// Whether imported events may set `app:` and `user:` keys, which are shared with other sessions.
     #[serde(alias = "overwrite_shared_state")]
     overwrite_shared_state: bool,
 }
 
-/// Creates a session, with `events` from an export.
+/// Creates a session, optionally with the `events` of an export.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions",
@@ -81,7 +81,7 @@ async fn create(
     history::store(&state, &principal, &app, &user, id, import, overwrites).await
 }
 
-/// Appends an event of a client. Rejects events that could not be read again.
+/// Appends an event of a client. Rejects events that the store could not return unchanged.
 async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<(), ApiError> {
     let event = Event::new(event);
     event.check_storable().map_err(|error| {
@@ -94,7 +94,7 @@ async fn append(state: &AppState, key: &SessionKey, event: EventData) -> Result<
 
 /// Creates a session with this id.
 ///
-/// The body is `{"state": {…}}` or, as some clients send it, the state itself.
+/// The body is `{"state": {…}}`, or the state itself, as some clients send it.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}",
@@ -125,9 +125,9 @@ async fn create_with_id(
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 struct ListQuery {
-    /// Maximum number of sessions, from 1 to 1000; the header `Link` leads to the next page. Default: all.
+    /// Maximum number of sessions, from 1 to 1000; the header `Link` has the URL of the next page. Default: all.
     limit: Option<usize>,
-    /// From the link of the page before.
+    /// The token in the link of the previous page.
     #[serde(alias = "page_token")]
     page_token: Option<String>,
 }
@@ -165,20 +165,20 @@ async fn list(
 #[serde(rename_all = "camelCase")]
 struct ReadQuery {
     #[serde(alias = "num_recent_events")]
-    /// Maximum number of events, the newest.
+    /// Maximum number of events; the newest are returned.
     num_recent_events: Option<usize>,
     #[serde(alias = "after_timestamp")]
     /// Seconds since 1970; older events are left out.
     #[param(value_type = Option<f64>)]
     after_timestamp: Option<Timestamp>,
-    /// Number of the event after which a page of events begins, oldest first; 0 for the first page.
+    /// Number of events to skip, oldest first; 0 for the first page.
     after: Option<u64>,
-    /// Maximum number of events of a page, from 1 to 1000; the header `Link` leads to the next page. Default: 1000.
+    /// Maximum number of events of a page, from 1 to 1000; the header `Link` has the URL of the next page. Default: 1000.
     limit: Option<usize>,
 }
 
 impl ReadQuery {
-    /// Returns the place and the size of a page, if one is wanted.
+    /// Returns the offset and the size of a page; `None` without the parameters of a page.
     fn page(&self) -> Result<Option<(u64, usize)>, ApiError> {
         if self.after.is_none() && self.limit.is_none() {
             return Ok(None);
@@ -231,7 +231,7 @@ struct UpdateBody {
     state_delta: JsonMap,
 }
 
-/// Updates the state by appending an event of the user.
+/// Updates the state. The change is appended as an event of the user.
 #[utoipa::path(
     patch,
     path = "/apps/{app}/users/{user}/sessions/{session}",
@@ -258,7 +258,7 @@ async fn update(
     json::session(&state.session(&key, EventWindow::All).await?)
 }
 
-/// Ends a client's use of a session. Its data stays.
+/// Closes a session. Its data is not deleted.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/close",
@@ -274,7 +274,7 @@ async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deletes a session, with its artifacts unless the configuration keeps these.
+/// Deletes a session and, unless `retention.keep_artifacts` is set, its artifacts.
 #[utoipa::path(
     delete,
     path = "/apps/{app}/users/{user}/sessions/{session}",

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use crate::api_document::ApiRouter;
 use crate::state::AppState;
 
-/// Most runs that are listed.
+/// Maximum number of listed runs.
 const MAX_RUNS: usize = 100;
 
 pub(super) fn routes() -> ApiRouter {
@@ -28,17 +28,17 @@ struct Stats {
     runs: RunStats,
     apps: usize,
     components: Vec<ComponentStats>,
-    /// The files that are not served, with the reasons.
+    /// The files that could not be loaded, with the reasons.
     failed: Vec<FailedFile>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct MemoryStats {
-    /// What the process has in memory, if the system tells it.
+    /// Resident memory of the process in bytes; left out if the system does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     resident_bytes: Option<u64>,
-    /// What request bodies use.
+    /// Memory of request bodies in bytes.
     body_bytes: usize,
     max_body_bytes: usize,
 }
@@ -49,7 +49,7 @@ struct RunStats {
     /// The runs that are in progress or queued, with open live runs.
     active: usize,
     max: usize,
-    /// At most 100 of those whose id is known, longest first.
+    /// At most 100 runs with a known id, longest running first.
     in_progress: Vec<RunEntry>,
 }
 
@@ -69,7 +69,7 @@ struct ComponentStats {
     name: String,
     /// Calls in progress.
     calls: usize,
-    /// Instances that wait for a call.
+    /// Idle pooled instances.
     waiting_instances: usize,
 }
 
@@ -91,12 +91,12 @@ impl From<RunInProgress> for RunEntry {
     }
 }
 
-/// Returns the memory, the runs and the components of the host as they are now.
+/// Returns the current memory usage, runs and components of the host.
 #[utoipa::path(
     get,
     path = "/stats",
     tag = "host",
-    responses((status = 200, description = "What the host does now", body = Stats))
+    responses((status = 200, description = "The current activity of the host", body = Stats))
 )]
 async fn stats(State(state): State<AppState>) -> Json<Stats> {
     let report = state.source().report();
@@ -123,7 +123,7 @@ async fn stats(State(state): State<AppState>) -> Json<Stats> {
     })
 }
 
-/// Returns how many bytes of the process are in memory. `None` if the system has no `/proc`.
+/// Returns the resident memory of the process in bytes. `None` if the system has no `/proc`.
 fn resident_bytes() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

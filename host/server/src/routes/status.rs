@@ -13,8 +13,8 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(health)).routes(routes!(ready)).routes(routes!(version))
 }
 
-/// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded. Their names are not for
-/// everybody if the server has authentication.
+/// Returns `{"status": "ok"}`, with `loading` if apps or components are still being loaded. With authentication, their
+/// names are left out.
 #[utoipa::path(
     get,
     path = "/health",
@@ -29,7 +29,7 @@ async fn health(State(state): State<AppState>) -> Json<Value> {
 /// Returns `{"status": "ready"}` when everything is loaded.
 ///
 /// # Errors
-/// 503 before that.
+/// 503 while something is still being loaded.
 #[utoipa::path(
     get,
     path = "/ready",

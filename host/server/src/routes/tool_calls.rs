@@ -1,4 +1,4 @@
-//! Trying a tool of a component: one call in a session of its own, with the grants and limits in force.
+//! Test calls of a component's tool: one call in a temporary session, with the grants and limits in force.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ use crate::error::ApiError;
 use crate::extract::{Json as JsonBody, Params};
 use crate::state::AppState;
 
-/// The app and the agent of such a call.
+/// The name of the app and the agent of a test call.
 const APP: &str = "tool_call";
 
 pub(super) fn routes() -> ApiRouter {
@@ -34,7 +34,7 @@ struct CallBody {
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     args: JsonMap,
-    /// The state in which the session begins.
+    /// The initial state of the session.
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
     state: JsonMap,
@@ -45,10 +45,10 @@ struct CallBody {
 struct CallView {
     #[serde(flatten)]
     outcome: Outcome,
-    /// What the call has changed in the session.
+    /// The changes of the session's state.
     state_delta: JsonMap,
     artifacts: Vec<String>,
-    /// The spans of the call. Empty if the host keeps none.
+    /// The spans of the call. Empty if the host records none.
     spans: Vec<SpanView>,
 }
 
@@ -69,7 +69,7 @@ impl From<Result<Value, ToolError>> for Outcome {
     }
 }
 
-/// Calls a tool of a component in a session of its own.
+/// Calls a tool of a component in a temporary session.
 #[utoipa::path(
     post,
     path = "/components/{name}/tools/{tool}/call",
@@ -96,7 +96,7 @@ async fn call(
     called.map(Json)
 }
 
-/// Deletes the session of a call, with its artifacts and those of the user, who exists for this call only.
+/// Deletes the session of a test call, with its artifacts and those of its temporary user.
 async fn delete(services: &Services, key: &SessionKey) -> Result<(), ApiError> {
     for name in services.artifacts.list(key).await? {
         services.artifacts.delete(key, &name).await?;
@@ -110,7 +110,7 @@ fn find_tool(state: &AppState, component: &str, name: &str) -> Result<Arc<dyn To
     items.tool(&format!("{component}/{name}")).map_err(|error| not_found(error.to_string()))
 }
 
-/// Calls the tool by an agent that does nothing else, so that everything about calls of tools applies.
+/// Calls the tool by an agent in code, so that the usual pipeline of tool calls applies.
 async fn call_in_session(
     state: &AppState,
     tool: Arc<dyn Tool>,

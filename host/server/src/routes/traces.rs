@@ -25,10 +25,10 @@ pub(super) fn routes() -> ApiRouter {
         .routes(routes!(event_of_app))
 }
 
-/// Most bytes of spans in an answer.
+/// Maximum size of the spans in a response, in bytes.
 const MAX_BYTES: usize = 16 << 20;
 
-/// A span as clients read it. They refuse the whole answer if a value is `null`.
+/// A span. Absent values are left out, because clients reject responses with `null`.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct SpanView {
     name: String,
@@ -41,7 +41,7 @@ pub(crate) struct SpanView {
     end_time: u64,
     #[schema(value_type = Object)]
     attributes: JsonMap,
-    /// What the component has logged during the call.
+    /// The log lines of the component during the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     logs: Vec<LogView>,
 }
@@ -79,7 +79,7 @@ impl From<&SpanLog> for LogView {
     }
 }
 
-/// Returns the attributes with requests and responses, which are serialised here.
+/// Returns the attributes, with requests and responses serialised as JSON.
 fn attributes(span: &SpanData) -> JsonMap {
     let content = span.content.iter().flat_map(|content| content.attributes());
     // A number that JSON cannot represent is left out.
@@ -93,8 +93,7 @@ fn nanoseconds(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the answer with the newest of these spans. What was sent and received is serialised where it blocks no other
-/// request.
+/// Returns the response with the newest of these spans. Requests and responses are serialised on a blocking thread.
 async fn views(spans: Vec<Arc<SpanData>>) -> Result<Response, ApiError> {
     let serialize = move || {
         let views: Vec<_> = newest(&spans, MAX_BYTES).iter().map(|span| SpanView::from(&**span)).collect();
@@ -105,7 +104,7 @@ async fn views(spans: Vec<Arc<SpanData>>) -> Result<Response, ApiError> {
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-/// Returns the last of these spans that have at most `limit` bytes together, at least one.
+/// Returns the last spans with a total size of at most `limit` bytes, but at least one.
 fn newest(spans: &[Arc<SpanData>], limit: usize) -> &[Arc<SpanData>] {
     let mut bytes = 0_usize;
     let kept = spans.iter().rev().take_while(|span| {
@@ -142,7 +141,7 @@ async fn session_of_app(
     views(state.traces().session(Some(&app), &session)).await
 }
 
-/// Returns the attributes of the span that led to an event.
+/// Returns the attributes of the span that created an event.
 #[utoipa::path(
     get,
     path = "/debug/trace/{event}",
@@ -153,7 +152,7 @@ async fn event(State(state): State<AppState>, Params(event): Params<String>) -> 
     attributes_of(state.traces().event(None, &event), &event)
 }
 
-/// Returns the attributes of the span that led to an event of an app.
+/// Returns the attributes of the span that created an event of an app.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/debug/trace/{event}",

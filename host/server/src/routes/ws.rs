@@ -1,5 +1,5 @@
 //! Many runs over one connection: `WebSocket /ws`. Frames are the JSON of [requests](message::SocketRequest) and
-//! [messages](message::SocketMessage), whose schema is served.
+//! [messages](message::SocketMessage); `GET /ws/schema` returns their schema.
 
 mod connection;
 mod message;
@@ -25,7 +25,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(open)).routes(routes!(schema))
 }
 
-/// Opens a WebSocket that carries many runs. Its messages have the schema of `GET /ws/schema`.
+/// Opens a WebSocket for any number of runs. `GET /ws/schema` returns the schema of its messages.
 #[utoipa::path(
     get,
     path = "/ws",
@@ -54,7 +54,7 @@ async fn open(
     })
 }
 
-/// Returns the JSON schema of the messages of `/ws`: `SocketRequest` is sent by clients, `SocketMessage` by the host.
+/// Returns the JSON Schema of the messages of `/ws`: clients send `SocketRequest`, the host sends `SocketMessage`.
 #[utoipa::path(
     get,
     path = "/ws/schema",

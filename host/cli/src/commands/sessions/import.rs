@@ -14,18 +14,18 @@ use crate::terminal::{escape_control, pluralize};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// The file: JSON as `export` prints it, or a SQLite database that ADK for Python has written
+    /// The file: JSON of `hatchery sessions export`, or an SQLite database of ADK for Python
     file: PathBuf,
-    /// The app: that of the new session, or the one whose sessions of a database are read
+    /// The app of the new session; for a database, the app whose sessions are imported
     #[arg(long)]
     app: Option<String>,
-    /// The user: that of the new session, or the one whose sessions of a database are read
+    /// The user of the new session; for a database, the user whose sessions are imported
     #[arg(long)]
     user: Option<String>,
-    /// The id of the new session, of an export
+    /// The id of the new session; only for JSON
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Also set `user:` and `app:` state, which other sessions share
+    /// Also set `user:` and `app:` state, which is shared with other sessions
     #[arg(long)]
     shared_state: bool,
     #[command(flatten)]
@@ -50,7 +50,7 @@ enum ImportOutcome {
     Imported {
         events: u64,
     },
-    /// There is a session with its id.
+    /// A session with its id exists.
     Exists,
 }
 
@@ -101,7 +101,7 @@ async fn import_export(args: &Args, sessions: &dyn SessionService) -> anyhow::Re
     Ok((key, stored))
 }
 
-/// Imports the sessions of a database. Those that exist are left as they are, so that an import can be repeated.
+/// Imports the sessions of a database. Existing sessions are skipped, so an import can be repeated.
 async fn import_database(
     args: &Args,
     sessions: &dyn SessionService,

@@ -1,11 +1,11 @@
-//! Schemas of what is loaded: components, their files and revisions, and what happens to them.
+//! Schemas of components, their files and revisions, and of the events of the host.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use utoipa::ToSchema;
 
-/// What is loaded, and the state of every file.
+/// The loaded components and apps, and the state of every file.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Components {
@@ -13,7 +13,7 @@ pub(crate) struct Components {
     generation: u64,
     components: Vec<ComponentEntry>,
     files: Vec<FileEntry>,
-    /// Replaced or removed revisions that runs still use.
+    /// Replaced or removed revisions that are still in use by runs.
     draining: Vec<DrainingRevision>,
     /// Problems of loaded apps, one sentence each.
     warnings: Option<Vec<String>>,
@@ -40,7 +40,7 @@ pub(crate) struct ComponentEntry {
     name: String,
     /// Path relative to the served folder.
     file: String,
-    /// Of the file, in hexadecimal.
+    /// SHA-256 of the file, in hexadecimal.
     sha256: String,
     /// Number of active calls.
     calls: u64,
@@ -77,17 +77,17 @@ pub(crate) struct FileEntry {
     /// The name of the component, or of the app of a `root_agent.yaml`.
     name: String,
     state: FileState,
-    /// Why the file is not active.
+    /// The reason why the file is not active.
     reason: Option<String>,
     /// Whether the previous version of the file is still active.
     previous_serves: Option<bool>,
-    /// Of the active revision, in hexadecimal.
+    /// SHA-256 of the active revision, in hexadecimal.
     sha256: Option<String>,
-    /// When the state changed last, in seconds since 1970.
+    /// The time of the last change of the state, in seconds since 1970.
     since: f64,
 }
 
-/// A replaced revision of a component that runs still use.
+/// A replaced revision of a component that is still in use by runs.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DrainingRevision {
@@ -95,7 +95,7 @@ pub(crate) struct DrainingRevision {
     sha256: String,
     /// Number of its active calls.
     calls: u64,
-    /// When it was replaced, in seconds since 1970.
+    /// The time of its replacement, in seconds since 1970.
     since: f64,
     /// Whether the drain timeout has passed.
     is_cut_off: bool,
@@ -109,7 +109,7 @@ pub(crate) struct ComponentDetail {
     /// Bytes.
     size: u64,
     sha256: String,
-    /// The version of `hatchery:agent` that it was built for.
+    /// The version of `hatchery:agent` for which it was built.
     contract: Option<String>,
     /// Imported interfaces.
     imports: Vec<String>,
@@ -125,15 +125,15 @@ pub(crate) struct ComponentDetail {
     examples: Vec<String>,
     models: Vec<String>,
     grants: GrantReport,
-    /// Why the host would not load it.
+    /// The reason why the host refuses to load it.
     refused: Option<String>,
-    /// Whether its code was run to describe its items.
+    /// Whether its code was run to list its items.
     is_described: bool,
-    /// The lines of `hatchery.yaml` that grant what is missing.
+    /// The lines of `hatchery.yaml` that add the missing grants.
     missing_lines: Option<String>,
     limits: ComponentLimits,
     usage: ComponentUsage,
-    /// The revisions that can be restored, that which began to serve last first.
+    /// The revisions that can be restored, newest first.
     revisions: Vec<StoredRevision>,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct ComponentPlugin {
     hooks: Vec<String>,
 }
 
-/// Grants that a component requests, compared with those that it has. Entries by the key of `hatchery.yaml`.
+/// The grants that a component requests, compared with those that it has. Entries by their key in `hatchery.yaml`.
 #[derive(ToSchema)]
 pub(crate) struct GrantReport {
     requested: Option<BTreeMap<String, Vec<String>>>,
@@ -186,13 +186,13 @@ pub(crate) struct GrantReport {
     granted: BTreeMap<String, Vec<String>>,
     missing: BTreeMap<String, Vec<String>>,
     unused: BTreeMap<String, Vec<String>>,
-    /// How often granted entries have allowed something since they were read, by key and entry.
+    /// Number of permitted operations since the grants were read, by key and entry.
     used: Option<BTreeMap<String, BTreeMap<String, u64>>>,
-    /// How often something was refused because an entry is missing, by key.
+    /// Number of operations that were refused because an entry is missing, by key.
     refused: Option<BTreeMap<String, u64>>,
 }
 
-/// What the calls of a component have used of their limits since its code began to serve.
+/// The resource usage of a component's calls since its current revision was loaded.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ComponentUsage {
@@ -202,13 +202,13 @@ pub(crate) struct ComponentUsage {
     memory: Option<Quantiles>,
     cpu_seconds: Option<Quantiles>,
     wall_seconds: Option<Quantiles>,
-    /// Of agents and of models.
+    /// Calls of agents and models only.
     agent_wall_seconds: Option<Quantiles>,
-    /// Numbers of calls that ended at a limit, by its key in `hatchery.yaml`; `fixed` for those without one.
+    /// Number of calls that exceeded a limit, by the key of the limit in `hatchery.yaml`; `fixed` for limits without a key.
     limit_hits: BTreeMap<String, u64>,
 }
 
-/// The median, the 99th percentile and the maximum. The first two are at most an eighth too high.
+/// The median, the 99th percentile and the maximum. The first two may be up to one eighth too high.
 #[derive(ToSchema)]
 pub(crate) struct Quantiles {
     p50: f64,
@@ -241,7 +241,7 @@ pub(crate) struct StoredRevision {
     served_since: f64,
 }
 
-/// What is different in a revision of a component.
+/// The differences between two revisions of a component.
 #[derive(ToSchema)]
 pub(crate) struct Comparison {
     from: RevisionSummary,
@@ -271,7 +271,7 @@ pub(crate) struct ItemChange {
     to: Option<Value>,
 }
 
-/// Something that has happened in the host, as the stream of `GET /events` has it.
+/// An event of the host, as in the stream of `GET /events`.
 #[derive(ToSchema)]
 pub(crate) struct HostEvent {
     /// Increases with each event.
@@ -327,7 +327,7 @@ pub(crate) enum HostEventKind {
         session: String,
         run: String,
         seconds: f64,
-        /// The stable code of its failure.
+        /// The stable code of the failure.
         error: Option<String>,
         message: Option<String>,
     },
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_schema_of_the_events_of_the_host_has_what_they_have() {
+    fn the_schema_of_host_events_matches_their_json() {
         let mut schemas = Vec::new();
         HostEvent::schemas(&mut schemas);
         let schemas: BTreeMap<_, _> = schemas.into_iter().collect();
@@ -374,9 +374,9 @@ mod tests {
         let (app, user, session, run) = place();
         let (component, error, message) = (text(), text(), text());
         events.add(Kind::CallFailed { component, app, user, session, run, error, message });
-        let kept = events.after(0).events;
-        assert_eq!(kept.len(), 10);
-        for event in kept {
+        let stored = events.after(0).events;
+        assert_eq!(stored.len(), 10);
+        for event in stored {
             let json = serde_json::to_value(&*event).unwrap();
             assert!(validator.is_valid(&json), "{json}");
         }

@@ -1,4 +1,4 @@
-//! Schemas of evaluations. Answers about sets have keys in snake_case, all others in camelCase.
+//! Schemas of evaluations. Eval sets have keys in snake_case, everything else in camelCase.
 
 use hatchery_core::JsonMap;
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub(crate) struct EvalResultIds {
     eval_result_ids: Vec<String>,
 }
 
-/// Conversations on which an app is evaluated. Answers have keys in snake_case.
+/// A set of cases for the evaluation of an app. Keys are in snake_case.
 #[derive(ToSchema)]
 pub(crate) struct EvalSet {
     eval_set_id: String,
@@ -33,7 +33,7 @@ pub(crate) struct EvalSet {
     creation_timestamp: f64,
 }
 
-/// A case in its set, with keys in snake_case.
+/// A case of an eval set. Keys are in snake_case.
 #[derive(ToSchema)]
 pub(crate) struct EvalSetCase {
     eval_id: String,
@@ -43,7 +43,7 @@ pub(crate) struct EvalSetCase {
     creation_timestamp: f64,
 }
 
-/// A turn of a case in its set, with keys in snake_case.
+/// A turn of a case of an eval set. Keys are in snake_case.
 #[derive(ToSchema)]
 pub(crate) struct EvalSetTurn {
     invocation_id: String,
@@ -54,7 +54,7 @@ pub(crate) struct EvalSetTurn {
     creation_timestamp: f64,
 }
 
-/// A conversation with what is expected of the app.
+/// A conversation with the expected behaviour of the app.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EvalCase {
@@ -64,7 +64,7 @@ pub(crate) struct EvalCase {
     creation_timestamp: Option<f64>,
 }
 
-/// The session in which a conversation begins.
+/// The initial session of a conversation.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EvalSessionInput {
@@ -85,7 +85,7 @@ pub(crate) struct EvalInvocation {
     creation_timestamp: Option<f64>,
 }
 
-/// What lies between a message and the final response.
+/// The tool calls and their responses between a message and the final response.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct IntermediateData {
@@ -100,7 +100,7 @@ pub(crate) struct EvalSetResult {
     eval_set_result_id: String,
     eval_set_result_name: Option<String>,
     eval_set_id: String,
-    /// Of each run of each case.
+    /// One result for each run of each case.
     eval_case_results: Vec<EvalCaseResult>,
     creation_timestamp: f64,
 }
@@ -112,12 +112,12 @@ pub(crate) struct EvalCaseResult {
     eval_set_id: Option<String>,
     eval_id: String,
     final_eval_status: EvalStatus,
-    /// The means of all turns.
+    /// The means over all turns.
     overall_eval_metric_results: Vec<MetricResult>,
     eval_metric_result_per_invocation: Vec<InvocationResult>,
     session_id: String,
     user_id: String,
-    /// Why the run did not end as it should.
+    /// The error that ended the run; left out if it ended normally.
     error_message: Option<String>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct InvocationResult {
     eval_metric_results: Vec<MetricResult>,
 }
 
-/// The score of a turn, or the mean of several.
+/// The score of a turn, or the mean score of several turns.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MetricResult {

@@ -8,12 +8,12 @@ use utoipa::ToSchema;
 /// The settings in force.
 #[derive(ToSchema)]
 pub(crate) struct Settings {
-    /// The configuration file, which need not exist.
+    /// The path of the configuration file. The file may not exist.
     file: Option<String>,
-    /// By key.
+    /// Sorted by key.
     settings: Vec<Setting>,
     prices: Prices,
-    /// The keys that have changed in the file since the start, and apply at the next one. Left out if there are none.
+    /// The keys that were changed in the file and take effect after a restart. Left out if there are none.
     #[serde(default)]
     pending: Vec<String>,
 }
@@ -21,14 +21,14 @@ pub(crate) struct Settings {
 /// A setting in force.
 #[derive(ToSchema)]
 pub(crate) struct Setting {
-    /// The key of `hatchery.yaml`, with dots, or the name of a flag.
+    /// The key in `hatchery.yaml`, such as `server.max_connections`, or the name of a flag.
     key: String,
-    /// Left out if the value is not shown.
+    /// Left out if the value may be secret.
     value: Option<Value>,
     origin: Origin,
 }
 
-/// Where a setting comes from.
+/// The origin of a setting.
 #[derive(ToSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub(crate) enum Origin {
@@ -46,21 +46,21 @@ pub(crate) enum Origin {
     },
 }
 
-/// What the operator pays for tokens.
+/// The prices of tokens.
 #[derive(ToSchema)]
 pub(crate) struct Prices {
-    /// A code of ISO 4217.
+    /// ISO 4217 currency code.
     currency: String,
-    /// By the name of the model.
+    /// Prices by the name of the model.
     models: BTreeMap<String, ModelPrice>,
 }
 
-/// The prices of a model, for a million tokens.
+/// The prices of a model per million tokens.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelPrice {
     input: f64,
-    /// Of the part of a prompt that the provider had cached. Default: as `input`.
+    /// The price of cached prompt tokens. Default: that of `input`.
     cached_input: Option<f64>,
     output: f64,
 }

@@ -22,7 +22,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(import).layer(Extension(LargeBody))).routes(routes!(fork)).routes(routes!(rewind))
 }
 
-/// A session as `GET` returns it. Names in it are those of the session that it was.
+/// An exported session, as `GET` returns it. Its ids are those of the exported session.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ImportBody {
@@ -32,12 +32,12 @@ struct ImportBody {
     #[schema(value_type = Option<Vec<schemas::Event>>)]
     #[serde(default)]
     events: Vec<EventData>,
-    /// As for a session that is created with events.
+    /// Whether imported events may set `app:` and `user:` keys, which are shared with other sessions.
     #[serde(default, alias = "overwrite_shared_state")]
     overwrite_shared_state: bool,
 }
 
-/// Creates a session with the state and events of another one.
+/// Imports an exported session as a new session.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/import",
@@ -56,7 +56,7 @@ async fn import(
     store(&state, &principal, &app, &user, Some(&id), import, body.overwrite_shared_state).await
 }
 
-/// Stores a session with the events of a client.
+/// Stores a new session with the events of a client.
 pub(super) async fn store(
     state: &AppState,
     principal: &Principal,
@@ -72,8 +72,8 @@ pub(super) async fn store(
     json::session(&import.store(&*state.services().sessions, app, user, id).await?)
 }
 
-/// Checks that the operator imports events or lets all clients do it: imported events can claim anything about agents,
-/// tools and users.
+/// Checks that the client is an operator, or that the configuration allows imports to all clients: imported events can
+/// claim anything about agents, tools and users.
 fn check_import(state: &AppState, principal: &Principal, key: &SessionKey, count: usize) -> Result<(), ApiError> {
     let (app, user, session, detail) = (&*key.app, &*key.user, &*key.id, format!("{count} events"));
     let is_allowed = match principal {
@@ -103,7 +103,7 @@ impl From<ImportError> for ApiError {
     }
 }
 
-/// Where a session is to be forked, and the id of the new one.
+/// The last event of a fork, and the id of the new session.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", default)]
 struct ForkBody {
@@ -114,7 +114,7 @@ struct ForkBody {
     session_id: Option<String>,
 }
 
-/// Copies a session up to an event, by default all of it.
+/// Copies a session up to and including an event, by default the whole session.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/fork",
@@ -138,7 +138,7 @@ async fn fork(
     json::session(&state.session(&fork.key, EventWindow::All).await?)
 }
 
-/// The event to which a session is to be rewound.
+/// The event to which to rewind a session.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct RewindBody {
@@ -148,7 +148,7 @@ struct RewindBody {
     revision: Option<u64>,
 }
 
-/// Removes the events after one, and undoes their changes.
+/// Removes all events after an event, and undoes their changes.
 #[utoipa::path(
     post,
     path = "/apps/{app}/users/{user}/sessions/{session}/rewind",

@@ -20,7 +20,7 @@ pub(super) fn limit(limit: Option<usize>) -> Result<usize, ApiError> {
     Err(ApiError::bad_input(format!("`limit` is a number from 1 to {MAX_PAGE_SIZE}")))
 }
 
-/// Adds the link to the next page, relative to the path of the request, before which a proxy may have removed something.
+/// Adds the link to the next page. It is relative, because a proxy may have removed a prefix of the path.
 pub(super) fn link(mut response: Response, limit: Option<usize>, next: &str) -> Result<Response, ApiError> {
     let limit = limit.map(|limit| format!("limit={limit}&")).unwrap_or_default();
     let link = HeaderValue::try_from(format!("<?{limit}{next}>; rel=\"next\"")).map_err(|_| ApiError::internal())?;
@@ -28,7 +28,7 @@ pub(super) fn link(mut response: Response, limit: Option<usize>, next: &str) -> 
     Ok(response)
 }
 
-/// Returns the place in a list of sessions as a value of a query.
+/// Encodes a position in a list of sessions as a query value.
 pub(super) fn token(cursor: &SessionCursor) -> String {
     encode_segment(&format!("{}.{}", cursor.updated.as_micros(), cursor.id))
 }
@@ -36,7 +36,7 @@ pub(super) fn token(cursor: &SessionCursor) -> String {
 /// Parses the decoded text of [`token`].
 ///
 /// # Errors
-/// 400 if it is none.
+/// 400 if it is not a valid token.
 pub(super) fn parse_token(text: &str) -> Result<SessionCursor, ApiError> {
     let parse = |(updated, id): (&str, &str)| {
         Some(SessionCursor { updated: Timestamp::from_micros(updated.parse().ok()?), id: id.into() })

@@ -1,4 +1,4 @@
-//! One connection of `/ws`: the messages of its runs are sent as the client reads them, one run after the other.
+//! One connection of `/ws`. The messages of its runs are interleaved, and produced no faster than the client reads.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::routes::runs;
 use crate::state::AppState;
 use crate::websocket::{Socket, SocketEnd, close_frame, ping_ticks};
 
-/// Most runs of a connection at a time.
+/// Maximum number of concurrent runs of a connection.
 const MAX_RUNS: usize = 64;
 
-/// Most bytes of the id of a run on its connection.
+/// Maximum size of the id of a run on its connection, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
 /// One connection.
@@ -44,7 +44,7 @@ pub(super) struct Connection {
 /// A run whose end has not been sent.
 struct ActiveRun {
     session: SessionKey,
-    /// `None` for an answer that waits for another turn of its session.
+    /// `None` for an answer that is queued behind another turn of its session.
     run_id: Option<String>,
     /// Cancels the run if it was started by this connection.
     cancel: CancellationToken,
@@ -72,11 +72,11 @@ enum Step {
 #[derive(Debug)]
 enum End {
     Socket(SocketEnd),
-    /// A frame is no message.
+    /// A frame is not a valid message.
     Malformed(String),
-    /// A message cannot be taken.
+    /// There is no memory for a message.
     Refused(ApiError),
-    /// Nothing happened for this many seconds.
+    /// The connection was idle for this many seconds.
     Idle(f64),
     /// The server stops.
     Stopped,
@@ -89,7 +89,7 @@ impl From<SocketEnd> for End {
 }
 
 impl End {
-    /// Returns the close frame; `None` if nobody reads it.
+    /// Returns the close frame; `None` if the client is gone.
     fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
             Self::Socket(SocketEnd::Disconnected) => return None,
@@ -121,7 +121,7 @@ impl Connection {
         Self { state, socket, credentials, trace_parent, runs, messages, idle_since, is_stopping }
     }
 
-    /// Serves the connection until its end. Once `stop` is cancelled, no further run begins.
+    /// Serves the connection until it ends. Once `stop` is cancelled, no further run is started.
     pub(super) async fn serve(mut self, stop: &CancellationToken) {
         let end = self.exchange(stop).await;
         tracing::debug!(?end, "a connection of many runs has ended");
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// Ends the streams of runs that are only followed: the client follows them elsewhere.
+    /// Ends the streams of followed runs. Clients can follow them on another connection.
     fn leave_followed(&mut self) {
         self.runs.retain(|_, run| run.leave.as_ref().inspect(|leave| leave.cancel()).is_none());
     }
@@ -188,7 +188,8 @@ impl Connection {
     /// Handles a message.
     ///
     /// # Errors
-    /// If it is not a request, or cannot be handled. The client gets a message about an invalid request, and the connection stays open.
+    /// If it is not a request, or cannot be handled. For an invalid request the client gets a message, and the connection
+    /// stays open.
     async fn handle(&mut self, text: &str) -> Result<(), End> {
         self.idle_since = Instant::now();
         let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(End::Refused)?;
@@ -224,7 +225,7 @@ impl Connection {
         }
     }
 
-    /// Begins to run or follow. The messages of the run tell when it has begun.
+    /// Starts or follows a run. Its messages report the start.
     async fn begin(&mut self, id: &Arc<str>, work: Work, memory: BodyMemory) -> Result<(), ApiError> {
         self.check(id)?;
         let principal = admit(&self.state, self.credentials.as_ref()).await?;
@@ -306,7 +307,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Checks that another run can begin with this id.
+    /// Checks that another run may be started with this id.
     fn check(&self, id: &Arc<str>) -> Result<(), ApiError> {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return Err(ApiError::bad_input(format!("`id` has 1 to {MAX_ID_BYTES} bytes")));
@@ -327,7 +328,7 @@ impl Connection {
     }
 }
 
-/// Returns the sender of a message. Permissions can have changed since the connection was opened.
+/// Returns the principal of a message. Its permissions may have changed since the connection was opened.
 async fn admit(state: &AppState, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
     match (state.auth(), credentials) {
         (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,

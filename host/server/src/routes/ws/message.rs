@@ -15,13 +15,13 @@ use crate::error::{self, ApiError};
 use crate::routes::run::RunBody;
 use crate::routes::runs::RunView;
 
-/// A message of the client. `id` is chosen by the client: it names the run on this connection until its `end`.
+/// A message of the client. `id` is chosen by the client and identifies the run on this connection until its `end`.
 #[derive(Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub(super) enum SocketRequest {
     /// Starts a run, or attaches to the one with this `runId`.
     Start { id: String, run: RunBody },
-    /// Answers a call that waits, such as one of a long-running tool.
+    /// Answers a pending call, such as that of a long-running tool.
     Answer {
         id: String,
         session: SessionAddress,
@@ -32,35 +32,35 @@ pub(super) enum SocketRequest {
         name: String,
         #[schema(value_type = Object)]
         response: JsonMap,
-        /// Whether chunks of responses are sent as partial events.
+        /// Whether to send chunks of responses as partial events.
         streaming: Option<bool>,
     },
-    /// Confirms or rejects a call of a tool.
+    /// Confirms or rejects a tool call.
     Confirm {
         id: String,
         session: SessionAddress,
-        /// The id of the call of `adk_request_confirmation`.
+        /// The id of the `adk_request_confirmation` call.
         #[serde(rename = "callId", alias = "call_id")]
         call_id: String,
         confirmed: bool,
-        /// What the tool has asked for besides.
+        /// Additional data that the tool requested.
         #[schema(value_type = Option<Object>)]
         payload: Option<Value>,
-        /// Whether chunks of responses are sent as partial events.
+        /// Whether to send chunks of responses as partial events.
         streaming: Option<bool>,
     },
-    /// Follows a run of any connection and any host.
+    /// Follows a run, which may have been started on another connection or host.
     Follow {
         id: String,
         session: SessionAddress,
         #[serde(rename = "runId", alias = "run_id")]
         run_id: String,
-        /// The revision of the last event that the client has. Default: 0, and all events of the run are sent.
+        /// The revision of the last received event. Default: 0, which sends all events of the run.
         after: Option<u64>,
     },
     /// Cancels the run with this id.
     Cancel { id: String },
-    /// Asks for a `pong`.
+    /// Requests a `pong`.
     Ping { id: Option<String> },
 }
 
@@ -92,7 +92,7 @@ impl SocketRequest {
     }
 }
 
-/// Returns the request that sends a function response to a call that waits.
+/// Returns the request that sends a function response to a pending call.
 ///
 /// # Errors
 /// If it is nested too deeply.
@@ -132,11 +132,11 @@ pub(super) fn confirmation(
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "type", rename_all = "camelCase")]
 pub(super) enum SocketMessage {
-    /// A run has begun and is stored, or is followed.
+    /// A run was started and stored, or is followed.
     Started {
         #[schema(value_type = String)]
         id: Arc<str>,
-        /// The id of the run. It is missing for an answer that has waited for another turn of its session.
+        /// The id of the run. Left out for an answer that was queued behind another turn of its session.
         #[serde(rename = "runId", skip_serializing_if = "Option::is_none")]
         run_id: Option<String>,
     },
@@ -144,36 +144,36 @@ pub(super) enum SocketMessage {
     Event {
         #[schema(value_type = String)]
         id: Arc<str>,
-        /// The session's revision with the event, to follow the run from there. Partial events have none.
+        /// The session revision that the event created, for `follow`. Partial events have none.
         #[serde(skip_serializing_if = "Option::is_none")]
         revision: Option<u64>,
         #[schema(value_type = schemas::Event)]
         event: Arc<Event>,
     },
-    /// Nothing more comes for this id, which can be used again.
+    /// The last message with this id, which can then be reused.
     End {
         #[schema(value_type = String)]
         id: Arc<str>,
-        /// The run as it has ended or waits.
+        /// The final state of the run, or its state while it waits.
         #[schema(value_type = Option<RunView>)]
         #[serde(skip_serializing_if = "Option::is_none")]
         run: Option<Box<RunView>>,
-        /// Why the events end before the run is at rest, or its failure.
+        /// The failure of the run, or the reason why the stream ended before the run.
         #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<Failure>,
     },
-    /// A message was refused. If it has begun nothing, its id can be used again.
+    /// A message was rejected. If it started no run, its id can be reused.
     Error {
         #[schema(value_type = Option<String>)]
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Arc<str>>,
-        /// The status that a request would have been answered with.
+        /// The HTTP status of an equivalent response.
         status: u16,
         /// A stable code for programs.
         code: String,
         /// The problem and the next step.
         detail: String,
-        /// Seconds until it is worth another try.
+        /// Seconds to wait before a retry.
         #[serde(rename = "retryAfter", skip_serializing_if = "Option::is_none")]
         retry_after: Option<u64>,
     },
@@ -204,7 +204,7 @@ impl SocketMessage {
         Self::Error { id, status: error.status.as_u16(), code: error.code, detail: error.detail, retry_after }
     }
 
-    /// Returns the JSON. That of an event is cached in it, and copied.
+    /// Returns the JSON. The JSON of an event is cached in the event.
     pub(super) fn to_json(&self) -> Utf8Bytes {
         let json = match self {
             Self::Event { id, revision, event } => event_json(id, *revision, event.json()),
@@ -247,7 +247,7 @@ fn schema() -> Value {
     moved(schema)
 }
 
-/// Replaces the places of schemas in an OpenAPI document by those in a JSON schema.
+/// Replaces references to schemas of an OpenAPI document by references to definitions of a JSON Schema.
 fn moved(schema: Value) -> Value {
     match schema {
         Value::String(text) => match text.strip_prefix("#/components/schemas/") {

@@ -15,7 +15,7 @@ use crate::routes::run::StartedRun;
 use crate::routes::runs::RunView;
 use crate::state::AppState;
 
-/// The resources of a request until the end of its run.
+/// The resources that a request holds until its run ends.
 pub(super) struct RequestResources {
     pub(super) _memory: BodyMemory,
     pub(super) _permit: Option<RequestPermit>,
@@ -34,8 +34,8 @@ struct ConnectionRun {
     _held: RequestResources,
 }
 
-/// Returns the beginning of a run of this connection, once it is stored, then its events, read no faster than they are sent,
-/// and its end.
+/// Returns the messages of a run of this connection: its start, once it is stored, its events and its end. Events are
+/// read no faster than they are sent.
 pub(super) fn stream_run(
     id: Arc<str>,
     state: AppState,
@@ -71,7 +71,7 @@ pub(super) fn stream_run(
 }
 
 impl ConnectionRun {
-    /// Returns the run as it is stored now. `None` if it is not.
+    /// Returns the stored run; `None` if it is not stored.
     async fn read_stored(&self) -> Option<Box<RunView>> {
         let runs = self.state.services().sessions.runs()?;
         let run = runs.get(&self.session, self.run_id.as_deref()?).await;
@@ -80,7 +80,7 @@ impl ConnectionRun {
     }
 }
 
-/// Returns the beginning of a run that is followed, its events, then its end.
+/// Returns the messages of a followed run: its start, its events and its end.
 pub(super) fn follow_run(
     id: Arc<str>,
     run_id: String,
@@ -99,7 +99,7 @@ pub(super) fn follow_run(
     stream::once(std::future::ready(beginning)).chain(messages)
 }
 
-/// Returns a message if a run cannot be cancelled. One that is cancelled ends by itself.
+/// Cancels a run. Returns a message if that fails; otherwise the run's stream ends as usual.
 pub(super) fn cancel_run(
     id: Arc<str>,
     state: AppState,
