@@ -1,4 +1,4 @@
-//! A server of the tests' own that tools call: it counts the requests, so that effects are counted outside of what is
+//! A server that tools of the tests call: it counts the requests, so that effects are counted outside of what is
 //! tested.
 
 use std::collections::BTreeMap;

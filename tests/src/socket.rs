@@ -15,7 +15,7 @@ use crate::host::{Host, TIMEOUT};
 /// An open connection.
 pub struct Socket<S = TcpStream>(WebSocketStream<S>);
 
-/// What the host sends.
+/// A message of the host.
 #[derive(Debug)]
 pub enum Frame {
     /// A text with JSON.

@@ -12,7 +12,7 @@ use crate::step::Steps;
 use crate::workspace::Workspace;
 use crate::{HOST, TOOLCHAIN, build_host, toolchain};
 
-/// Builds what the first answer needs and becomes the server.
+/// Builds the programs for the first answer and becomes the server.
 pub fn serve(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
     let samples = Components::of_samples(workspace)?;
     let mut steps = Steps::new(4);

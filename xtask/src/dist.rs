@@ -26,7 +26,7 @@ const PROFILE: &str = "dist";
 /// Maximum size of the command, in bytes.
 const MAX_BINARY: u64 = 70_000_000;
 
-/// Files of the repository that are in the archive, the systemd service among them, besides the guides in `docs`.
+/// Files of the repository that are in the archive, the systemd service among them, in addition to the guides in `docs`.
 const DOCUMENTS: [&str; 4] = ["LICENSE", "README.md", "SECURITY.md", "hatchery.service"];
 
 /// Builds and tries a release.

@@ -20,7 +20,7 @@ const RIVALS: [&str; 1] = ["adk-rust"];
 enum Profile {
     /// As for the benches
     Release,
-    /// As what `cargo xtask dist` packs: all crates optimised together
+    /// The profile of `cargo xtask dist`: all crates optimised together
     Dist,
 }
 
@@ -33,7 +33,7 @@ impl Profile {
         }
     }
 
-    /// Returns settings of cargo that give the release profile of another workspace the same optimisations.
+    /// Returns cargo settings with the same optimisations for the release profile of another workspace.
     fn settings(self) -> &'static [&'static str] {
         match self {
             Self::Release => &[],

@@ -1,4 +1,4 @@
-//! Checks for what a build needs: a C compiler and Rust's WebAssembly target.
+//! Checks of the toolchain: a C compiler and Rust's WebAssembly target.
 
 use std::ffi::OsString;
 use std::io;

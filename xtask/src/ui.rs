@@ -1,6 +1,6 @@
 //! The developer UI: checks and builds `host/ui` with Node.js, and tests it in Chromium.
 //!
-//! `host/ui/dist` is committed, so that nobody needs Node.js to build the host.
+//! `host/ui/dist` is committed, so building the host does not need Node.js.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
 //! The context of a custom agent's run.
 //!
-//! Emitting an event waits until the host has stored it. Of small partial events, up to 16 may be ahead of what is sent.
+//! Emitting an event waits until the host has stored it. Up to 16 small partial events are buffered.
 
 use std::ops::Deref;
 use std::rc::Rc;
@@ -40,7 +40,7 @@ impl AgentContext {
     /// is partial, state that was set before is stored with it.
     ///
     /// # Errors
-    /// `CANCELLED` if the host wants no more events: return this error.
+    /// `CANCELLED` if the host accepts no more events: return this error.
     pub async fn emit(&self, event: impl Into<Event>) -> Result<(), Error> {
         let mut events = self.events.lock().await;
         if let Some(writer) = events.as_mut()

@@ -54,7 +54,7 @@ pub struct Part {
     pub data: PartData,
     /// True for a model's thought, which is not part of its answer.
     pub thought: bool,
-    /// An opaque token that the model wants to get back with this part.
+    /// An opaque token that must be sent back to the model with this part.
     pub thought_signature: Option<Vec<u8>>,
     /// Further keys of the part.
     pub extra: JsonMap,

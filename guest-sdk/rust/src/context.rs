@@ -1,4 +1,4 @@
-//! Contexts: [`Context`] gives all code access to the session and the services. [`ToolContext`] and [`CallbackContext`]
+//! Contexts: [`Context`] provides access to the session and the services. [`ToolContext`] and [`CallbackContext`]
 //! can also control the run. ([`AgentContext`](crate::AgentContext) is in its own module.)
 //!
 //! A context has no data of its own: every method calls the host, which is [a mock host](crate::testing) in unit tests.

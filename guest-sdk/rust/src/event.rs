@@ -85,7 +85,7 @@ impl From<LlmResponse> for Event {
     }
 }
 
-/// The effects of an event besides its content.
+/// The side effects of an event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventActions {
     /// State keys to set; `null` deletes.

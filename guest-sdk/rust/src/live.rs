@@ -170,7 +170,7 @@ impl LiveConnection {
     /// Sends a response, and waits until it is taken.
     ///
     /// # Errors
-    /// `CANCELLED` if nobody listens any longer: return this error.
+    /// `CANCELLED` if the conversation has ended: return this error.
     pub async fn send(&self, response: impl Into<LiveResponse>) -> Result<(), Error> {
         let sent = self.responses.lock().await.send(response.into()).await;
         sent.map_err(|_| Error::new("CANCELLED", "nobody listens to this model any longer"))

@@ -87,7 +87,7 @@ impl LiveRun {
         }
     }
 
-    /// Sends nothing more. A text model still answers what was sent, a live model hangs up.
+    /// Closes the queue of requests. A text model still answers earlier messages, a live model closes the conversation.
     pub async fn close(&self) {
         self.requests.lock().await.take();
     }

@@ -133,7 +133,7 @@ impl Host {
         self.live.reload(Trigger::Request).await
     }
 
-    /// Returns a function that does what [`Host::reload_config`] does, and does not borrow the host.
+    /// Returns a function that acts as [`Host::reload_config`] and does not borrow the host.
     pub fn config_reloader(&self) -> impl AsyncFn() -> bool + use<> {
         let live = Arc::downgrade(&self.live);
         async move || match live.upgrade() {

@@ -62,7 +62,7 @@ impl McpCatalog for ExposedCatalog {
     }
 }
 
-/// Returns what the configuration exposes, with these patterns of tools in addition.
+/// Returns the exposure of the configuration, with these additional patterns of tools.
 pub(crate) fn exposure(config: &Config, tools: &[String]) -> Exposure {
     let expose = config.mcp.expose.clone();
     // Invalid prompts are errors when the file is read.

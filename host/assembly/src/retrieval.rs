@@ -1,4 +1,4 @@
-//! What agents search: the folders of the configuration, and artifacts.
+//! Search indexes of agents: the folders of the configuration, and artifacts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct ToolsetArgs {
     max_results: Option<usize>,
 }
 
-/// What agents search, by name. All agents share an index.
+/// The search indexes by name. All agents share an index.
 pub(crate) type Indexes = BTreeMap<String, ConfiguredIndex>;
 
 /// An index of a folder, or of artifacts.

@@ -75,7 +75,7 @@ pub fn open(path: &Path, config: &AuditConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Opens the log at `path`, or none. Returns what makes it the one that audit events are written to.
+/// Opens the log at `path`, if any. Returns a function that directs audit events to it.
 pub fn prepare(path: Option<&Path>, config: &AuditConfig) -> anyhow::Result<impl FnOnce() + Send + use<>> {
     let log = path.map(|path| create(path, config)).transpose()?;
     Ok(move || *lock_log() = log)

@@ -1,4 +1,4 @@
-//! Adds grants to the text of `hatchery.yaml`. Comments, order and layout of what is there stay.
+//! Adds grants to the text of `hatchery.yaml`. Comments, order and layout are preserved.
 //!
 //! The text is edited line by line, as a person would. The result is then parsed and compared with what it should mean,
 //! so that a layout that is not understood is an error and never a wrong grant.

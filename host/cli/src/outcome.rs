@@ -1,15 +1,15 @@
-//! How a command ends, and its exit code.
+//! The outcome of a command and its exit code.
 
 use std::process::ExitCode;
 
 use crate::interrupts;
 
-/// How a command ended. Errors in its arguments or its environment are `Err` instead.
+/// The outcome of a command. Errors in its arguments or its environment are `Err` instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Exit code 0.
     Success,
-    /// Exit code 1. The command has printed what failed.
+    /// Exit code 1. The command has printed the failure.
     Failure,
     /// Exit code 3: a tool call needs approval or a credential, and nobody could be asked. The command has printed what
     /// to do.

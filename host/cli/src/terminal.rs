@@ -88,7 +88,7 @@ pub fn format_error(error: &anyhow::Error) -> String {
     }
 }
 
-/// Settings of the terminal of stdin. The drop restores what they were before.
+/// Settings of the terminal of stdin. The drop restores the previous ones.
 pub struct TerminalMode {
     /// The settings before, in the format of `stty`; `None` if nothing was changed.
     previous: Option<String>,

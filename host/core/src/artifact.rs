@@ -39,7 +39,7 @@ pub fn check_custom_metadata(name: &str, custom_metadata: &JsonMap) -> Result<()
     Ok(())
 }
 
-/// Returns the size in bytes that quotas count for the custom metadata of a version, with what separates it from the part.
+/// Returns the size in bytes that quotas count for the custom metadata of a version, including its separator.
 pub fn custom_metadata_bytes(custom_metadata: &JsonMap) -> u64 {
     const SEPARATORS: usize = "[,]".len();
     if custom_metadata.is_empty() { 0 } else { (json_len(custom_metadata) + SEPARATORS) as u64 }
@@ -62,7 +62,7 @@ pub struct ArtifactStream {
     pub part: Part,
     /// When the version was saved; `None` if the service does not know it.
     pub created: Option<Timestamp>,
-    /// What was saved with the part for other programs.
+    /// The custom metadata of the version.
     pub custom_metadata: JsonMap,
     /// The number of bytes.
     pub len: u64,

@@ -116,8 +116,8 @@ impl CallContext {
         self
     }
 
-    /// Reports how far a call of the tool named `tool` has come: in a run with streaming, as a partial event with the
-    /// metadata [`TOOL_PROGRESS_KEY`]. Does nothing otherwise.
+    /// Reports the progress of a call of the tool named `tool`: in a run with streaming, as a partial event with the metadata
+    /// [`TOOL_PROGRESS_KEY`]. Does nothing otherwise.
     ///
     /// # Errors
     /// As [`EventSink::emit`].
@@ -209,7 +209,7 @@ impl CallContext {
         Some(journal.number(&format!("{scope}/{name}/{}", hash_arguments(arguments))))
     }
 
-    /// Starts a streaming tool: a live model gets its results one after the other, while the conversation goes on.
+    /// Starts a streaming tool, whose results are sent to the live model while the conversation continues.
     /// `start` gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its
     /// stream, by the built-in tool `stop_streaming`, or with the conversation.
     ///
@@ -259,7 +259,7 @@ impl CallContext {
         self
     }
 
-    /// Returns a person's decision about this call; `None` if nobody was asked.
+    /// Returns a person's decision about this call; `None` if no decision was requested.
     pub fn confirmation(&self) -> Option<&ToolConfirmation> {
         self.confirmation.as_deref()
     }

@@ -110,7 +110,7 @@ pub trait CodeExecutor: Send + Sync {
     /// the run.
     async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError>;
 
-    /// Ends what it keeps between calls, such as processes of sessions. It runs no more code.
+    /// Releases resources that outlive calls, such as processes of sessions. No more code is run afterwards.
     async fn close(&self) {}
 }
 

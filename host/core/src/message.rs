@@ -12,11 +12,11 @@ use crate::json::JsonMap;
 use crate::storable::{MAX_JSON_DEPTH, is_json_too_deep};
 use crate::text::excerpt;
 
-/// Keys of a part, besides its data, that models accept from users.
+/// Keys of a part, except its data, that models accept from users.
 const PART_KEYS: [&str; 6] =
     ["videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata"];
 
-/// Keys of a function response, besides `id`, `name` and `response`, that models accept from users.
+/// Keys of a function response, except `id`, `name` and `response`, that models accept from users.
 const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
 
 /// Maximum size in bytes of a client's text in a message.

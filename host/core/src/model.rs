@@ -109,7 +109,7 @@ pub struct GenerateContentConfig {
     pub extra: JsonMap,
 }
 
-/// Settings besides the typed ones, as Gemini names them.
+/// Untyped settings, with Gemini's names.
 const OTHER_SETTINGS: [&str; 19] = [
     "audioTimestamp",
     "automaticFunctionCalling",

@@ -362,8 +362,8 @@ pub trait SessionService: Send + Sync {
         Ok(())
     }
 
-    /// Returns at most `limit` sessions of an app that a rule wants deleted and that no turn holds, those without an event
-    /// for longest first. None of the host's own user, [`HOST_USER`](crate::HOST_USER).
+    /// Returns at most `limit` sessions of an app that have expired by a rule and that no turn holds, least recently used
+    /// first. Sessions of the host's own user, [`HOST_USER`](crate::HOST_USER), never expire.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service cannot find them, as by default.

@@ -72,7 +72,7 @@ impl RunState {
 pub enum RunTransition {
     /// The run begins or continues. If its cancellation was requested, it is cancelled instead.
     Start,
-    /// The run pauses until a person has decided or a result is there.
+    /// The run is paused until a person decides or a result arrives.
     Wait,
     /// The run ends without a failure.
     Finish,
@@ -265,12 +265,12 @@ pub trait RunService: Send + Sync {
     /// Returns a run; `None` if there is no such run.
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Returns at most `limit` runs of a session, newest first, from [`RunPage::next`] of the page before; none if the
-    /// session does not exist.
+    /// Returns at most `limit` runs of a session, newest first, starting at [`RunPage::next`] of the previous page; none if
+    /// the session does not exist.
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError>;
 
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by no
-    /// turn, those that have waited longest first. They come without their requests, which may be large.
+    /// turn, longest waiting first. Their requests, which may be large, are left out.
     async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
 }
 

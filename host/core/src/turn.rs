@@ -135,7 +135,7 @@ impl TurnLease {
         Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, renewed, self.duration, run))
     }
 
-    /// Gives the lease up. Returns false if that was done before.
+    /// Releases the lease. Returns false if it was released before.
     fn leave(&self, state: u8) -> bool {
         self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -67,7 +67,7 @@ pub struct MetricResult {
     pub score: Option<f64>,
     /// The outcome.
     pub eval_status: EvalStatus,
-    /// The reason of the score, if the metric gives one.
+    /// The reason for the score, if the metric has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<MetricDetails>,
 }

@@ -146,7 +146,7 @@ pub struct ContainerExecutor {
     max_containers: u32,
     /// Number of pieces of code that wait for a container.
     waiting: AtomicUsize,
-    /// Set once what hosts before this one have left is removed.
+    /// Set once containers of earlier hosts were removed.
     swept: OnceCell<()>,
 }
 
@@ -323,7 +323,7 @@ impl From<InvalidFileName> for Failure {
     }
 }
 
-/// Returns the error for a model whose variables are lost.
+/// Returns the error for a lost session: the model has to define its variables again.
 fn ended() -> ToolError {
     ToolError::Recoverable(
         "the container of this session has ended, and the variables and files of earlier code with it; the next code runs in \

@@ -36,7 +36,7 @@ pub use files::FileResource;
 pub use http::McpEndpoint;
 pub use prompts::{ExposedMessage, ExposedPrompt, PromptContent, PromptParameter};
 
-/// Maximum number of changes that a slow client has not been told of.
+/// Maximum number of buffered change notifications of a slow client.
 const MAX_CHANGES: usize = 256;
 
 /// The apps and tools of a host, which can change at any time.

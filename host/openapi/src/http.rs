@@ -70,7 +70,7 @@ impl Http {
         self.send_limited(request, None, self.deadline(), self.transport.limits.max_answer).await
     }
 
-    /// Sends the request of a call with credentials, and gives it up at `deadline`.
+    /// Sends the request of a call with credentials. Fails at `deadline`.
     ///
     /// # Errors
     /// As [`Self::send`], and [`ApiError::CredentialRequested`] if the user has been asked for credentials.

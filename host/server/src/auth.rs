@@ -145,7 +145,7 @@ impl Authentication {
         Ok(move || auth.clients.store(Arc::new(clients)))
     }
 
-    /// Returns how many requests had no valid credentials.
+    /// Returns the number of requests without valid credentials.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }

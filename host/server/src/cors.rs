@@ -11,7 +11,7 @@ use hatchery_core::matches_wildcard;
 
 use crate::error::ApiError;
 
-/// The headers of responses that pages may read besides simple ones.
+/// Additional response headers that pages may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("x-request-id, x-hatchery-run, location, link, etag, retry-after, www-authenticate");
 
@@ -65,7 +65,7 @@ impl Cors {
         self.0.iter().find(|rule| rule.maps(path) && rule.has_origin(origin))
     }
 
-    /// Adds what keeps caches from mixing up the responses for several origins.
+    /// Adds `Vary`, so that caches keep the responses for several origins apart.
     pub(crate) fn vary(&self, headers: &mut HeaderMap) {
         if !self.0.is_empty() {
             headers.append(header::VARY, HeaderValue::from_static("Origin"));

@@ -61,7 +61,7 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", detail)
     }
 
-    /// 500: the app is there, but cannot be loaded.
+    /// 500: the app exists, but cannot be loaded.
     pub fn app_not_loaded(name: &str, reason: &str) -> Self {
         let detail = format!("App cannot be loaded: {name}; {reason}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "APP_NOT_LOADED", detail)

@@ -1,4 +1,4 @@
-//! The HTTP service: what happens to every request before and after its route.
+//! The HTTP service: the processing of every request before and after its route.
 //!
 //! One function does it. Layers of the router would wrap every route in one boxed service each, which cost a third of the
 //! instructions of a request.

@@ -193,7 +193,7 @@ impl AppState {
         })
     }
 
-    /// Returns what replaces the clients of the server.
+    /// Returns a function that replaces the clients of the server.
     fn prepare_auth(&self, config: &ServerConfig, rereads: bool) -> Result<Box<dyn FnOnce() + Send>, String> {
         let shared = self.shared.clone();
         Ok(match (self.auth(), &config.auth) {
@@ -283,7 +283,7 @@ impl AppState {
         &self.shared.traces
     }
 
-    /// Serves this log of what happens. To be called before the state is shared.
+    /// Serves these events of the host. To be called before the state is shared.
     #[must_use]
     pub fn with_host_events(mut self, host_events: HostEvents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {

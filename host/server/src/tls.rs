@@ -62,7 +62,7 @@ impl Tls {
         Ok(Self { config: Arc::new(ArcSwap::from_pointee(config.clone())), provider, current, acceptor, first })
     }
 
-    /// Returns what accepts connections, each with the certificate that is current then.
+    /// Returns the acceptor of connections. Each connection uses the current certificate.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
     }
@@ -75,7 +75,7 @@ impl Tls {
         loop {
             ticks.tick().await;
             let now = stamps(&self.config.load());
-            // Two files are not replaced at once, so they are read when they have come to rest.
+            // The two files are not replaced atomically, so they are read once they no longer change.
             if now == seen && now != used {
                 used = now;
                 self.reload();
@@ -93,7 +93,7 @@ impl Tls {
         }
     }
 
-    /// Reads the files of a configuration. Returns what replaces the certificate.
+    /// Reads the files of a configuration. Returns a function that replaces the certificate.
     ///
     /// # Errors
     /// The problem, with the file.

@@ -1,4 +1,4 @@
-//! Copies of what services have stored on this machine, also while hosts use it.
+//! Backups of the services that store data on this machine, also while hosts use them.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

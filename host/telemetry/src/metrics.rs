@@ -78,7 +78,7 @@ const ERROR_CODES: [&str; 54] = [
 /// The value of the label `error` for the codes of components.
 const COMPONENT_ERROR: &str = "COMPONENT_ERROR";
 
-/// The value of the label `error` for the reasons that providers give.
+/// The value of the label `error` for errors of providers.
 const MODEL_ERROR: &str = "MODEL_ERROR";
 
 /// Upper bounds of the buckets of durations in seconds, from a callback to a research agent.

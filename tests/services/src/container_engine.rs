@@ -18,8 +18,8 @@ use anyhow::{Context, bail, ensure};
 use crate::skip;
 use programs::Programs;
 
-const CLEANUP: &str = include_str!("cleanup.sh");
-const ROOTFS: &str = include_str!("rootfs.py");
+const CLEANUP: &str = include_str!("container_engine/cleanup.sh");
+const ROOTFS: &str = include_str!("container_engine/rootfs.py");
 
 /// Settings of Podman. Its own limits are more than processes without `CAP_SYS_RESOURCE` may set.
 const PODMAN_CONFIG: &str = "[containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n\

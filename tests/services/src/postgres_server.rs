@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use crate::packages::{apt_get, is_root, run};
 use crate::skip;
 
-/// A server that is there already: its URI.
+/// The variable with the URI of an existing server.
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
 /// A line that the server prints when it is ready.
 const READY: &str = "database system is ready to accept connections";

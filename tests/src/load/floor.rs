@@ -36,7 +36,7 @@ pub(super) fn streaming_program(events: &std::path::Path) -> anyhow::Result<Prog
     Ok(Program { environment: vec![(EVENTS.into(), events.into())], ..program()? })
 }
 
-/// What the routes answer with.
+/// The responses of the routes.
 struct Answers {
     tool: BareTool,
     /// The frames of an event stream.

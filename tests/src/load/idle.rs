@@ -1,4 +1,4 @@
-//! Sessions that nobody uses at present: the memory of a host that has many of them, and the next turn in one.
+//! Idle sessions: the memory of a host with many of them, and the latency of the next turn in one.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub struct IdleSessions {
     pub sessions: u64,
     /// Resident memory of the host in bytes.
     pub memory: u64,
-    /// What each session adds to the memory that is not mapped from files, in bytes.
+    /// The growth of anonymous memory per session, in bytes.
     pub memory_per_session: f64,
     /// From a run's request to its first event, in one of the sessions.
     pub first_event: Latencies,

@@ -116,7 +116,7 @@ pub(super) async fn serve(sessions: Sessions) -> anyhow::Result<Host> {
     Host::serve_with_args(&folder, &[], &args).await
 }
 
-/// What `greeter` needs.
+/// The files of `greeter`.
 const CONFIG: &str = "server: { max_connections_per_peer: 1100, max_concurrent_runs: 1100 }\ncomponents:\n  greeter:\n    grants:\n      state: { write: [\"user:name\"] }\n";
 
 /// Creates a folder with the apps of all scenarios.

@@ -44,7 +44,7 @@ pub(super) enum Load {
     Swapped,
     /// A tool that succeeds.
     Tool,
-    /// A tool that uses what it was not granted.
+    /// A tool that attempts access without a grant.
     Denied,
     /// A tool that traps.
     Trapping,

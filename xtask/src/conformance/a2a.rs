@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 const REPOSITORY: &str = "https://github.com/a2aproject/a2a-tck";
 
-/// What the suites of both versions import.
+/// The Python packages that the suites of both versions import.
 const PACKAGES: [&str; 18] = [
     "pytest==9.2.0",
     "pytest-asyncio==1.5.0",

@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 const PACKAGE: &str = "schemathesis==4.32.5";
 
-/// What every response must fulfil.
+/// The checks of every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,allow_header_conformance";
 
 /// Streams without an end of their own.

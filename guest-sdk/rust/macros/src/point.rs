@@ -15,7 +15,7 @@ pub struct HookPoint {
     answer: Answer,
 }
 
-/// The parameters of the function besides its context, in words for messages.
+/// The parameters of the function except its context, for error messages.
 #[derive(Clone, Copy)]
 enum Inputs {
     None,

@@ -29,7 +29,7 @@ pub(crate) enum StreamWriter<T: 'static> {
 }
 
 impl<T> StreamWriter<T> {
-    /// Writes an item and waits until the host has taken it. Returns the item if the host wants no more.
+    /// Writes an item and waits until the host has taken it. Returns the item if the host has closed the stream.
     pub(crate) async fn write_one(&mut self, item: T) -> Option<T> {
         let sender = match self {
             Self::Export(writer) => return writer.write_one(item).await,

@@ -182,7 +182,7 @@ impl Exchange<'_> {
         self.follow(&connection).await
     }
 
-    /// Goes on with a task that was sent before this host died.
+    /// Continues a task that was sent before this host died.
     async fn rejoin(&mut self, task: String) -> Result<(), ExchangeError> {
         let connection = self.connection.open.clone();
         self.read_task(&connection, task).await?;

@@ -77,7 +77,7 @@ impl A2aEndpoint {
         answer::card(&self.service.card(app, &url).to_json(), headers)
     }
 
-    /// Returns what precedes `/a2a` in URLs for a client.
+    /// Returns the part of a client's URLs before `/a2a`.
     fn base_url(&self, headers: &HeaderMap) -> String {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
         let (settings, base_path) = (self.service.settings(), &self.base_path);

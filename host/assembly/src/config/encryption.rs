@@ -11,7 +11,7 @@ use serde::Deserialize;
 pub struct EncryptionConfig {
     /// The first one encrypts, and all of them decrypt.
     pub keys: Vec<EncryptionKeyConfig>,
-    /// What is done with stored data that is not encrypted.
+    /// Handling of stored data that is not encrypted.
     pub plain: PlainDataConfig,
 }
 

@@ -22,17 +22,17 @@ use crate::egress::HostEgress;
 /// Maximum number of tokens of a message that a model writes for a server, unless the file says otherwise.
 const DEFAULT_SAMPLING_TOKENS: u32 = 4096;
 
-/// The Model Context Protocol: servers whose tools agents use, and what clients may use.
+/// The Model Context Protocol: MCP servers whose tools agents use, and the exposure of this host to MCP clients.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpConfig {
     /// Servers by name. Agents refer to them by these names.
     pub servers: BTreeMap<String, McpServerConfig>,
-    /// What MCP clients of this host may use.
+    /// The apps, tools and prompts that this host exposes to MCP clients.
     pub expose: McpExposeConfig,
 }
 
-/// What MCP clients may use. In a pattern, `*` stands for any text.
+/// The apps, tools and prompts for MCP clients. In a pattern, `*` is a wildcard.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpExposeConfig {

@@ -137,7 +137,7 @@ pub struct OAuth2Config {
     /// Scopes of the tokens.
     #[serde(default)]
     pub scopes: Vec<String>,
-    /// The API that the tokens are for, if the server wants to know.
+    /// The audience of the tokens, if the server requires one.
     #[serde(default)]
     pub audience: Option<String>,
     /// Place of the client id and secret in the request. Default: `header`.

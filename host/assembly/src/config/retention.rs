@@ -1,9 +1,9 @@
-//! The key `retention` of `hatchery.yaml`: when a server deletes sessions, and what stays of them.
+//! The key `retention` of `hatchery.yaml`: the deletion of old sessions.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error};
 
-/// When a server deletes sessions, and what stays of them. By default it never does, and nothing stays.
+/// The deletion of old sessions. By default, sessions are never deleted, and a deleted session leaves nothing behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetentionConfig {

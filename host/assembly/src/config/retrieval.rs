@@ -34,7 +34,7 @@ pub struct RetrievalConfig {
 }
 
 impl RetrievalConfig {
-    /// Checks the name, and what is searched.
+    /// Checks the name and the searched folders.
     ///
     /// # Errors
     /// The problem, with the key.

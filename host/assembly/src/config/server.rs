@@ -24,7 +24,7 @@ pub use tls::TlsConfig;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Accepted `Host` headers besides `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
+    /// Accepted `Host` headers in addition to `localhost` and `127.0.0.1`, with or without a port. `*` accepts all.
     pub allowed_hosts: Vec<String>,
     /// The path below which the routes are. Default: the root.
     pub base_path: Option<BasePath>,

@@ -94,7 +94,7 @@ impl HostBuilder {
     }
 
     /// Sets the folder for compiled code; `None` disables the cache. Default: `hatchery/code` in the user's cache
-    /// folder. Nobody but the operator may be able to write to it, since the host executes its content.
+    /// folder. Only the operator may have write access to it, because the host executes its content.
     #[must_use]
     pub fn code_cache(self, folder: Option<PathBuf>) -> Self {
         Self { code_cache: CodeCacheFolder::Folder(folder), ..self }

@@ -31,7 +31,7 @@ pub(super) struct Connections {
     replaced: Arc<Mutex<Replaced>>,
 }
 
-/// What a changed configuration replaces as a whole.
+/// The parts that a changed configuration replaces as a whole.
 struct Replaced {
     /// The policy of push notifications. `None` if there are none.
     push_policy: Option<Arc<HostEgress>>,
@@ -96,7 +96,7 @@ impl Connections {
         self.indexes.load_full()
     }
 
-    /// Replaces what differs in a changed configuration. Runs keep what they have started with, except for access that was
+    /// Replaces the parts that differ in a changed configuration. Active runs keep their parts, except for access that was
     /// removed. The caller registers the result.
     pub(super) async fn replace(&self, before: &Config, now: &Config, indexes: Option<Indexes>) {
         self.withdraw_removed(before, now).await;
@@ -148,7 +148,7 @@ impl Connections {
         self.restrict_egress(now);
     }
 
-    /// Closes the connections to MCP servers, and ends what code executors keep.
+    /// Closes the connections to MCP servers, and ends the processes and containers of code executors.
     pub(super) async fn close(&self) {
         self.mcp_servers.close().await;
         let executors = std::mem::take(&mut self.replaced.lock_unpoisoned().executors);

@@ -49,7 +49,7 @@ pub struct ConfigChange<'a> {
     pub is_requested: bool,
 }
 
-/// What has led to reading the configuration again.
+/// The cause of a reload of the configuration.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trigger {
     /// The file, or the list of trusted folders, has changed.
@@ -58,12 +58,12 @@ pub(super) enum Trigger {
     Request,
 }
 
-/// Replaces what a subscriber has made from the configuration before.
+/// Replaces the state that a subscriber has derived from the previous configuration.
 pub type ApplyConfig = Box<dyn FnOnce() + Send>;
 
 /// A part of a program that depends on the configuration, such as a server.
 pub trait ConfigSubscriber: Send + Sync {
-    /// Checks a configuration, and returns what applies it. It is not applied if another part refuses it.
+    /// Checks a configuration, and returns a function that applies it. It is not called if another part refuses it.
     ///
     /// # Errors
     /// The problem, with the key.
@@ -102,7 +102,7 @@ pub(super) struct Parts {
     pub(super) overrides: ServiceOverrides,
 }
 
-/// The items that agents use besides those of components.
+/// The items that agents use, except those of components.
 pub(super) struct NativeItems {
     /// Those of the program, without those of the configuration.
     pub(super) extensions: Extensions,
@@ -115,12 +115,12 @@ pub(super) struct NativeItems {
 /// The services of the host for clients of other protocols.
 #[derive(Default)]
 struct ExposedServices {
-    /// Each with the patterns of tools that it offers besides those of the configuration.
+    /// Each with patterns of tools that it exposes in addition to those of the configuration.
     mcp: Vec<(Vec<String>, McpService)>,
     a2a: Vec<A2aService>,
 }
 
-/// What a changed configuration replaces, as far as preparing it can fail.
+/// The replaced parts whose preparation can fail.
 struct Prepared {
     models: Option<Arc<ModelProviders>>,
     plugins: Option<PluginList>,
@@ -264,7 +264,7 @@ impl LiveConfig {
         Ok(())
     }
 
-    /// Makes what can fail.
+    /// Prepares the parts that can fail.
     fn prepare(&self, change: &ConfigChange<'_>, changed: &[&str]) -> Result<Prepared, String> {
         let (parts, config) = (&self.parts, change.config);
         // Whether data is encrypted may be another than in the file.

@@ -108,7 +108,7 @@ pub(super) fn changed(before: &Config, now: &Config) -> Vec<&'static str> {
     SECTIONS.iter().filter(|section| (section.differs)(before, now)).map(|section| section.key).collect()
 }
 
-/// Gives the sections that apply at the next start their values in force. Returns the keys of those that differ.
+/// Resets sections that need a restart to their values in force. Returns the keys of those that differ.
 pub(super) fn keep_in_force(config: &mut Config, in_force: &Config) -> Vec<&'static str> {
     let mut pending = Vec::new();
     for Section { key, differs, keep } in SECTIONS {
@@ -120,9 +120,9 @@ pub(super) fn keep_in_force(config: &mut Config, in_force: &Config) -> Vec<&'sta
     pending
 }
 
-/// Gives protection that a changed file does not have any more its values in force: clients that must authenticate, and the
-/// signatures and digests of components. Returns the keys. It is for files of the folder's author, who must not switch it
-/// off while the host runs.
+/// Restores protection that a changed file has removed: the authentication of clients, and the signatures and digests of
+/// components. Returns the restored keys. Used for files of the folder's author, who must not disable them while the host
+/// runs.
 pub(super) fn keep_protection(config: &mut Config, in_force: &Config) -> Vec<&'static str> {
     let mut pending = Vec::new();
     if in_force.server.auth.is_some() && config.server.auth.is_none() {

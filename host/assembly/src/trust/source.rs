@@ -188,7 +188,7 @@ impl LoadedConfig {
         }
     }
 
-    /// Returns true if the operator is responsible for the file, and not only for what it does not ask for.
+    /// Returns true if the operator trusts the whole file, including the access that it requests.
     pub(crate) fn is_of_operator(&self) -> bool {
         self.is_named || self.status == TrustStatus::Trusted
     }

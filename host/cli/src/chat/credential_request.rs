@@ -45,7 +45,7 @@ struct RequestArgs {
 
 impl CredentialRequest {
     /// Reads a function call of an agent. `tools` has the names of tools by the ids of their calls. `None` if it is no
-    /// request, or nobody could answer it.
+    /// request, or if it could not be answered.
     pub fn from_call(id: &str, call: &FunctionCall, agent: &str, tools: &BTreeMap<String, String>) -> Option<Self> {
         if call.name != REQUEST_CREDENTIAL {
             return None;

@@ -25,7 +25,7 @@ pub enum ApprovalMode {
     RejectAll,
     /// The user is asked in the terminal.
     Prompt,
-    /// Nobody can be asked: the chat ends with [`Outcome::AnswerRequired`].
+    /// There is no terminal to ask: the chat ends with [`Outcome::AnswerRequired`].
     Unavailable,
 }
 
@@ -110,7 +110,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
         }
     }
 
-    /// Returns the message with the user's answers. `None` if nobody can be asked, or the user quits.
+    /// Returns the message with the user's answers. `None` if there is no terminal to ask, or the user quits.
     async fn answer(&mut self, pending: &PendingCalls) -> anyhow::Result<Option<Content>> {
         let Some(decisions) = self.decide(&pending.approvals).await? else { return Ok(None) };
         let Some(credentials) = self.request_credentials(&pending.credentials).await? else { return Ok(None) };
@@ -157,7 +157,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
         }
     }
 
-    /// Returns a decision for each request. `None` if nobody can be asked, or the user quits.
+    /// Returns a decision for each request. `None` if there is no terminal to ask, or the user quits.
     async fn decide(&mut self, requests: &[ApprovalRequest]) -> anyhow::Result<Option<Vec<Decision>>> {
         let mut decisions = Vec::with_capacity(requests.len());
         for request in requests {
@@ -199,7 +199,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
         Ok(None)
     }
 
-    /// Returns a response to each request. `None` if nobody can be asked, or the user quits.
+    /// Returns a response to each request. `None` if there is no terminal to ask, or the user quits.
     async fn request_credentials(
         &mut self,
         requests: &[CredentialRequest],

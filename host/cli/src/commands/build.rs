@@ -175,7 +175,7 @@ async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Re
     let options = compiler::load_options(&config, cache)?;
     let inspected = inspect(&options, &built.name, built.bytes.clone()).await;
     Ok(inspected.map_err(|error| format_error(&error.into())).and_then(|inspection| {
-        // Only a served folder builds agents, with what else is there.
+        // Agents are built when the folder is served, because they use other items of it.
         let error = inspection.agents.iter().find_map(|agent| check_agent_name(&agent.name).err());
         error.map_or(Ok(inspection), |error| Err(error.to_string()))
     }))

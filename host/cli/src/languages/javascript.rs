@@ -58,7 +58,7 @@ pub fn develop(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     Project::open(dir)?.develop()
 }
 
-/// A project, and what builds it.
+/// A project with its build tools.
 struct Project {
     folder: PathBuf,
     manifest: Manifest,

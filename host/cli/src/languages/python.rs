@@ -65,7 +65,7 @@ pub fn develop(dir: &Path) -> anyhow::Result<Option<BuiltComponent>> {
     Project::open(dir)?.develop()
 }
 
-/// A project, and what builds it.
+/// A project with its build tools.
 struct Project {
     folder: PathBuf,
     manifest: Manifest,
@@ -142,7 +142,7 @@ impl Project {
         Ok(folder.join(INTERPRETER))
     }
 
-    /// Returns the command of the SDK that builds, without the arguments that say what.
+    /// Returns the build command of the SDK, without its arguments.
     fn sdk_build(&self, work: &Path, out: &Path) -> Command {
         let mut build = Command::new(program(&self.tools, "python"));
         build.args(["-P", "-s", "-m", "hatchery_guest.build", "--work"]).arg(work).arg("--out").arg(out);

@@ -47,7 +47,7 @@ impl LoopDriver<'_> {
         Ok(event)
     }
 
-    /// Collects the model's response in `aggregator`, and emits its chunks if the client wants them.
+    /// Collects the model's response in `aggregator`, and emits its chunks if the run is streamed.
     async fn stream_model(
         &self,
         model: &dyn Model,

@@ -1,4 +1,4 @@
-//! How an agent's run ends.
+//! The outcome of an agent's run.
 
 use hatchery_core::AgentId;
 

@@ -9,7 +9,7 @@ use super::Replay;
 /// The branch of parallel agents that an agent runs in, such as `fan_out.left`. `None` outside of parallel agents.
 pub(crate) type Branch = Option<Arc<str>>;
 
-/// The parameters of one agent's run, besides the [`RunContext`](super::RunContext).
+/// The parameters of one agent's run, in addition to the [`RunContext`](super::RunContext).
 #[derive(Clone)]
 pub(crate) struct AgentScope {
     pub(crate) branch: Branch,

@@ -22,7 +22,7 @@ const INSTRUCTION: &str = "You compare the response of an AI agent with a refere
 pub(crate) struct Verdict {
     /// 1 if the majority of the answers is `valid`, 0 if not, `None` if no answer can be used.
     pub(crate) score: Option<f64>,
-    /// The reason that an answer of the majority gives, or why there is no score.
+    /// The reason in an answer of the majority, or the reason for the missing score.
     pub(crate) explanation: String,
 }
 

@@ -26,7 +26,7 @@ const MAX_ANSWER: usize = 1 << 20;
 /// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
-/// What Podman answers for a container that does not run.
+/// Podman's error message for a container that does not run.
 const PODMAN_IS_GONE: &str = "container state improper";
 
 /// Most bytes of output that are read at a time.

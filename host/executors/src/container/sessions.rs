@@ -54,7 +54,7 @@ impl Entry {
         self.is_idle() && self.session.try_lock().is_ok_and(|session| session.container.is_some())
     }
 
-    /// Ends the container. The next code is told.
+    /// Ends the container. The next call reports that to the model.
     fn end(&self) {
         if let Ok(mut session) = self.session.try_lock() {
             session.has_ended |= session.container.take().is_some();

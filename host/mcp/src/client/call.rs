@@ -13,7 +13,7 @@ impl Server {
     /// server.
     ///
     /// # Errors
-    /// The error for the model, in which `what` names the request, as in "the call of `echo`".
+    /// The error for the model. `what` is the request, such as "the call of `echo`".
     pub(super) async fn request(
         &self,
         connection: &Connection,

@@ -5,7 +5,7 @@
 //! call are in the session's state until it has ended, with a proof of the host, since components and clients can write
 //! that state. A decision counts only for the question that the person was asked.
 //!
-//! If the client of the run can be asked during the run, the question is passed on to it, and the call goes on.
+//! If the client of the run supports questions during the run, the question is forwarded to it, and the call continues.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

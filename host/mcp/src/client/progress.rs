@@ -59,7 +59,7 @@ impl ProgressReports {
         }
     }
 
-    /// Returns the call that has come further.
+    /// Returns the call with more progress.
     fn admit(&self, params: &ProgressNotificationParam) -> Option<(Arc<str>, CallContext)> {
         let mut calls = self.calls.lock_unpoisoned();
         let call = calls.get_mut(&params.progress_token)?;

@@ -135,7 +135,7 @@ impl McpService {
             }
             message = match ask(&session, &asked, &client).await {
                 Ok(message) => message,
-                // The answer says what the run waits for.
+                // The answer contains the question that the run waits for.
                 Err(Incomplete::Failed(_)) => break,
                 Err(incomplete) => return Err(incomplete),
             };

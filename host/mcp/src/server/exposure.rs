@@ -12,7 +12,7 @@ use super::{ExposedPrompt, FileResource, McpCatalog};
 /// Maximum length of a tool name in characters. Clients reject longer ones.
 const MAX_NAME: usize = 64;
 
-/// What clients may use. In a pattern, `*` stands for any text.
+/// The apps, tools and prompts for clients. In a pattern, `*` is a wildcard.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exposure {
     /// Patterns of the names of apps.

@@ -44,7 +44,7 @@ impl<'a> Pattern<'a> {
         Some(Self { prefix, placeholder, suffix })
     }
 
-    /// Returns the text in the place of the placeholder.
+    /// Returns the value of the placeholder.
     fn value<'b>(&self, text: &'b str) -> Option<&'b str> {
         text.strip_prefix(self.prefix)?.strip_suffix(self.suffix).filter(|value| !value.is_empty())
     }

@@ -23,7 +23,7 @@ const ARGUMENTS: &str = "arguments";
 pub struct ExposedPrompt {
     /// A text for people.
     pub description: String,
-    /// The arguments, in the order in which people give them.
+    /// The arguments in order.
     pub arguments: Vec<PromptParameter>,
     /// The messages. `{NAME}` in their texts and URIs stands for an argument.
     pub messages: Vec<ExposedMessage>,

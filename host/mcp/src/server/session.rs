@@ -33,7 +33,7 @@ pub(super) struct Session {
     /// Ends the task that notifies the client of changes.
     closed: DropGuard,
     subscriptions: Subscriptions,
-    /// The lowest level of the log messages that the client wants. `None` if it has not asked for any.
+    /// The lowest level of log messages for the client. `None` if it has not requested any.
     log_level: Mutex<Option<LoggingLevel>>,
     /// Counts the session. `None` for standard input and output.
     _permit: Option<OwnedSemaphorePermit>,
@@ -74,7 +74,7 @@ pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope
     context.extensions.get::<Parts>()?.extensions.get()
 }
 
-/// Returns true if the client that has sent a request may use every app, and what belongs to none.
+/// Returns true if the client that sent a request may use every app, and items that belong to no app.
 pub(super) fn has_every_app(context: &RequestContext<RoleServer>) -> bool {
     scope(context).is_none_or(|scope| scope.has_every_app())
 }

@@ -11,7 +11,7 @@ use super::confirmation::Question;
 /// The purpose of the key, which no other signature of the host has.
 const PURPOSE: &str = "mcp request state";
 
-/// What a call needs to continue.
+/// The state that a call needs to continue.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct CallState {

@@ -64,7 +64,7 @@ fn default_url(kind: AdapterKind) -> String {
     }
 }
 
-/// Returns a base URL of this crate's settings as the library wants it: with the version, and a slash at the end.
+/// Returns a base URL in the form of the library: with the version, and a slash at the end.
 fn library_url(kind: AdapterKind, url: &str) -> String {
     let url = url.trim_end_matches('/');
     match kind {

@@ -112,7 +112,7 @@ impl ModelProvider for RigProvider {
 struct RigModel {
     reference: ProviderRef,
     format: Option<Format>,
-    /// Empty if the server wants none.
+    /// Empty if the server requires none.
     key: Secret,
     endpoint: Endpoint,
 }

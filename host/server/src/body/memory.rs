@@ -35,7 +35,7 @@ impl BodyBudget {
         Self { free, limit: Arc::new(AtomicUsize::new(limit.bytes())) }
     }
 
-    /// Changes the total. Bodies that are being received keep what they have.
+    /// Changes the total. Bodies that are being received keep their reservations.
     pub(crate) fn set(&self, limit: ByteSize) {
         self.limit.store(limit.bytes(), Ordering::Relaxed);
         self.free.set(limit.bytes().div_ceil(UNIT));

@@ -20,10 +20,10 @@ pub(crate) struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens at a path. A socket there on which nobody listens any more is replaced.
+    /// Listens at a path. A stale socket at the path is replaced.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if somebody listens, [`io::ErrorKind::AlreadyExists`] if the file is no socket, and
+    /// [`io::ErrorKind::AddrInUse`] if another process listens, [`io::ErrorKind::AlreadyExists`] if the file is no socket, and
     /// those of the file system.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         check_replaceable(path)?;
@@ -45,13 +45,13 @@ impl UnixSocket {
 impl Drop for UnixSocket {
     fn drop(&mut self) {
         if fs::metadata(&self.path).is_ok_and(|file| file.ino() == self.inode) {
-            // Somebody may have removed it since.
+            // It may have been removed since.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Checks that a path is free, or has a socket on which nobody listens.
+/// Checks that a path is free, or has a stale socket.
 fn check_replaceable(path: &Path) -> io::Result<()> {
     let file = match fs::symlink_metadata(path) {
         Ok(file) => file,

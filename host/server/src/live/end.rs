@@ -29,7 +29,7 @@ impl LiveEnd {
         Self::Refused(close_code::ERROR, format!("Runner unavailable: {}", error.detail))
     }
 
-    /// Returns the close frame; `None` if nobody reads it.
+    /// Returns the close frame; `None` if the client is gone.
     pub(crate) fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
             Self::Finished => (close_code::NORMAL, String::new()),

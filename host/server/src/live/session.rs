@@ -21,7 +21,7 @@ use crate::websocket::{Socket, SocketEnd, ping_ticks};
 pub(crate) struct LiveLimits {
     /// The memory of parsed frames.
     pub(crate) memory: BodyBudget,
-    /// How long nothing may happen.
+    /// Maximum idle time.
     pub(crate) idle: Duration,
     /// The interval of pings.
     pub(crate) ping: Duration,
@@ -114,7 +114,7 @@ impl LiveSession {
         }
     }
 
-    /// Waits for what happens next. Once the connection `is_ending`, only the current turn is awaited.
+    /// Waits for the next event. Once the connection `is_ending`, only the current turn is awaited.
     async fn next_step(
         &mut self,
         run: &mut Run,

@@ -35,10 +35,10 @@ pub enum InvalidKey {
     Text(String),
 }
 
-/// What is done with stored data that is not encrypted.
+/// Handling of stored data that is not encrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainData {
-    /// It is read. Whoever can write to the storage can replace encrypted data by it.
+    /// It is accepted. A writer of the storage can replace encrypted data by it.
     #[default]
     Accept,
     /// It is an error.
@@ -89,13 +89,13 @@ impl EncryptionKeys {
         Ok(Self { first, others: keys.collect(), plain: PlainData::default() })
     }
 
-    /// Sets what is done with data that is not encrypted. By default it is accepted.
+    /// Sets the handling of data that is not encrypted. By default it is accepted.
     #[must_use]
     pub fn with_plain_data(self, plain: PlainData) -> Self {
         Self { plain, ..self }
     }
 
-    /// Checks that a record, `what` in words, may be there without encryption.
+    /// Checks that a record may be stored without encryption. `what` describes it in errors.
     pub(super) fn check_plain(&self, what: &str) -> Result<(), StoreError> {
         match self.plain {
             PlainData::Accept => Ok(()),
@@ -117,7 +117,7 @@ impl EncryptionKeys {
         &self.first
     }
 
-    /// Returns the key of a record. `what` is the record in words.
+    /// Returns the key of a record. `what` describes it in errors.
     pub(super) fn find(&self, id: &str, what: &str) -> Result<&Key, StoreError> {
         self.iter().find(|key| key.id == id).ok_or_else(|| {
             let reason = format!(

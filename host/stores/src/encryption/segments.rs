@@ -110,7 +110,7 @@ impl EncryptionKeys {
 }
 
 impl<'a> Sealer<'a> {
-    /// Returns the next segment, and what seals the others; `None` after the last.
+    /// Returns the next segment, and the sealer of the others; `None` after the last.
     async fn next(mut self) -> Result<(Bytes, Option<Self>), StoreError> {
         // A full segment is not the last if there are more bytes.
         while self.buffer.len() <= SEGMENT {

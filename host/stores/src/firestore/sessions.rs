@@ -5,7 +5,7 @@
 //! write of the same host reads nothing, unless it changes keys of the session. Leases are compared by the
 //! clock of Firestore, so those of the hosts need not agree.
 //!
-//! What needs more than one commit (deleting, forking or rewinding a long session) is marked in the session's document
+//! An operation of several commits (deleting, forking or rewinding a long session) is marked in the session's document
 //! meanwhile, and completed by the next one that uses the session if the host ends before.
 
 mod change;
@@ -60,7 +60,7 @@ impl FirestoreSessionService {
         Self(Arc::new(Store { client, names, known: KnownSessions::default() }))
     }
 
-    /// Runs to its end what takes more than one commit, also if the caller does not wait for it.
+    /// Runs an operation of several commits to completion, even if the caller is dropped.
     async fn complete<T: Send + 'static>(
         &self,
         doing: &'static str,

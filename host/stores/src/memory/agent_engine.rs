@@ -18,7 +18,7 @@ use crate::uri::MEMORY;
 /// How many facts a search returns: Memory Bank orders all facts by similarity and knows no "unlike".
 const MAX_FACTS: u32 = 10;
 
-/// The author that ADK gives to facts.
+/// The author that ADK sets for facts.
 const AUTHOR: &str = "user";
 
 /// A [`MemoryService`] in Vertex AI Memory Bank. Stores facts about a user, not messages: added messages cannot be listed

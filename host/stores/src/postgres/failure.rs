@@ -53,7 +53,7 @@ impl Failure {
         .any(|code| error.code() == Some(code))
     }
 
-    /// Returns true if the connection was lost, so that nobody knows whether the statement has run.
+    /// Returns true if the connection was lost, so that the outcome of the statement is unknown.
     pub(super) fn is_lost(&self) -> bool {
         let Self::Postgres(error) = self else { return false };
         match error.code() {

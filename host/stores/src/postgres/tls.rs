@@ -16,7 +16,7 @@ use tokio_postgres::Socket;
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use tokio_rustls::{TlsConnector, client};
 
-/// The protocol that servers which accept TLS at once want to be named.
+/// The ALPN protocol name, which servers with direct TLS require.
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// Returns the settings of a connection, with the authorities of a PEM file or those of the system.

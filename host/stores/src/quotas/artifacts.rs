@@ -1,4 +1,4 @@
-//! An artifact service that enforces quotas, also for what is being saved. Saves of other processes are noticed when the
+//! An artifact service that enforces quotas, also for saves in progress. Saves of other processes are noticed when the
 //! totals are read again, after a deletion or a failure.
 
 mod ledger;

@@ -30,7 +30,7 @@ const TOUCH_SCOPE: &str = "UPDATE scopes SET checked = ?2 WHERE scope = ?1";
 
 const DELETE_SCOPE: &str = "DELETE FROM scopes WHERE scope = ?1";
 
-/// The owners whose artifacts are compared with the index at a time, besides those of the session.
+/// Maximum number of owners, except those of the session, whose artifacts are compared with the index at a time.
 const SWEPT_OWNERS: usize = 2;
 
 /// The prefix of names of artifacts that belong to a user.
@@ -86,7 +86,7 @@ enum ScopeOwner {
 }
 
 impl ScopeOwner {
-    /// Returns the owners of what a session sees.
+    /// Returns the owners of the artifacts that a session can see.
     fn of(session: &SessionKey) -> [Self; 2] {
         [Self::Session(session.clone()), Self::User(SessionKey::new(&*session.app, &*session.user, "user"))]
     }
@@ -143,7 +143,7 @@ impl ArtifactIndex {
     ) -> Result<Vec<Passage>, StoreError> {
         let scopes = match self.updates.acquire(session.clone(), LockMode::Exclusive, MAX_WAIT).await {
             Some(_guard) => self.update_scopes(artifacts, session).await?.0,
-            // An embedder is slow. What is in the index is found.
+            // Another search is updating the index, which may take long. This one uses the index as it is.
             None => self.check_scopes(session).await?,
         };
         if self.is_sweep_due() {

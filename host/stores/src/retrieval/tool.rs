@@ -13,7 +13,7 @@ use super::{ArtifactIndex, FolderIndex, Passage};
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 
-/// What is searched.
+/// The kind of searched texts.
 #[derive(Clone)]
 pub enum RetrievalIndex {
     /// The files of a folder.
@@ -23,7 +23,7 @@ pub enum RetrievalIndex {
 }
 
 impl RetrievalIndex {
-    /// Returns the words for what is searched, and for the sources of an answer.
+    /// Returns the words for the searched texts and for the sources of an answer.
     fn nouns(&self, name: &str) -> (String, &'static str) {
         match self {
             Self::Folder(_) => (format!("the files of `{name}`"), "files"),
@@ -51,7 +51,7 @@ pub struct FilesRetrieval {
 }
 
 impl FilesRetrieval {
-    /// Creates the tool `search_NAME` for the index of this name. `description` says what the texts are about.
+    /// Creates the tool `search_NAME` for the index of this name. `description` is the subject of the texts.
     pub fn new(name: &str, description: &str, index: RetrievalIndex) -> Self {
         let (default, sources) = index.nouns(name);
         let about = match description.trim() {

@@ -200,7 +200,7 @@ impl AgentEngineSessions {
         change(known.entry(key.clone()).or_insert(KnownSession { fence, leased_until: None, events: None }))
     }
 
-    /// Returns the sessions that a rule wants deleted, also those in use, those without a change for longest first.
+    /// Returns the sessions that have expired by a rule, including those in use, least recently changed first.
     async fn candidates(&self, app: &str, rule: &ExpiryRule) -> Result<Vec<SessionKey>, StoreError> {
         let activity = "list sessions";
         let mut users: BTreeMap<String, Vec<(Timestamp, SessionKey)>> = BTreeMap::new();

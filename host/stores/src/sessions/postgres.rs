@@ -90,7 +90,7 @@ impl PostgresSessions {
 enum Outcome {
     /// The function has done its work.
     Done,
-    /// Nothing was changed: the data is there already, or was changed meanwhile.
+    /// Nothing was changed: the data exists already, or was changed meanwhile.
     NotDone,
     /// Another turn has begun.
     Fenced,

@@ -40,7 +40,7 @@ class HostEventStore {
       try {
         await this.#follow(signal);
       } catch (error) {
-        // The host wants a login, or another version of it has no such route.
+        // The host requires a login, or is of another version without this route.
         isWelcome = !(error instanceof HostError && error.status >= 400 && error.status < 500);
       }
       if (signal.aborted) return;

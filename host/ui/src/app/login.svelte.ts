@@ -1,4 +1,4 @@
-// Whether the host wants a login. Its login page is at the address of the page itself.
+// Whether the host requires a login. Its login page is at the address of the page itself.
 
 import { onUnauthorized } from "../api/http";
 

@@ -1,4 +1,4 @@
-// What waits for a person: confirmations and requests for credentials of all sessions that have run since the host started,
+// Open requests for a person: confirmations and requests for credentials of all sessions that have run since the host started,
 // and recent failures.
 
 import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";

@@ -1,4 +1,4 @@
-// What happened to components between two reports of the catalog.
+// The changes of components between two reports of the catalog.
 
 import type { Catalog } from "../api/types";
 

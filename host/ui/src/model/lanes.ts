@@ -1,4 +1,4 @@
-// The revisions of components over time, from what has happened.
+// The revisions of components over time, derived from the events of the host.
 
 import type { HostEvent } from "../api/types";
 

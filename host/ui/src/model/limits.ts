@@ -1,4 +1,4 @@
-// What the calls of a component have used of their limits.
+// The resource usage of a component's calls compared with their limits.
 
 import type { ComponentDetail } from "../api/types";
 import { formatBytes, formatDuration } from "./format";

@@ -1,4 +1,4 @@
-// What the command palette finds: places, apps, components and sessions by the letters of their names.
+// The search of the command palette: pages, apps, components and sessions by the letters of their names.
 
 import type { App, Catalog, Session } from "../api/types";
 import { sessionTitle } from "./conversation";

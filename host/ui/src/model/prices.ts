@@ -1,4 +1,4 @@
-// What tokens cost by the prices of the operator.
+// The cost of tokens by the prices of the operator.
 
 import type { Prices } from "../api/types";
 

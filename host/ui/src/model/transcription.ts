@@ -1,4 +1,4 @@
-// What was said in a live run, as messages.
+// The transcripts of a live run as messages.
 
 import type { SessionEvent } from "../api/types";
 

@@ -166,7 +166,7 @@ impl Component {
         &self.sandbox.limits
     }
 
-    /// Returns what its calls have used of their limits.
+    /// Returns the resource usage of its calls.
     pub fn usage(&self) -> ComponentUsage {
         self.sandbox.statistics.usage()
     }

@@ -17,7 +17,8 @@ impl BasePath {
         &self.0
     }
 
-    /// Returns what follows the base path: nothing, or a path with its slash. `None` for a path outside of it.
+    /// Returns the rest of a path after the base path: an empty string, or a path that begins with a slash. `None` for a path
+    /// outside of the base path.
     pub fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.0).filter(|rest| rest.is_empty() || rest.starts_with('/'))
     }

@@ -21,7 +21,7 @@ pub struct CorsConfig {
     /// Methods, or `*` for all. Default: those that routes have.
     #[serde(deserialize_with = "one_or_many")]
     pub methods: Vec<String>,
-    /// Names of the headers that requests may have besides simple ones, or `*` for all. Default: all.
+    /// Names of additional headers that requests may have, or `*` for all. Default: all.
     #[serde(deserialize_with = "one_or_many")]
     pub headers: Vec<String>,
     /// True if requests may have credentials of the browser, such as cookies.

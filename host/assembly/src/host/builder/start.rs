@@ -251,7 +251,7 @@ impl HostBuilder {
         Ok(OpenServices { services: Services { credentials, ..services }, models, signer })
     }
 
-    /// Returns the receiver of the spans of runs. `None` if nobody reads them.
+    /// Returns the exporter of the spans of runs. `None` if there are no receivers.
     fn span_exporter(&mut self, traces: &TraceStore, host_events: &HostEvents) -> Option<Arc<dyn SpanExporter>> {
         let mut exporters = std::mem::take(&mut self.exporters);
         if self.watch {

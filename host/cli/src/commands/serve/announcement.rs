@@ -77,7 +77,7 @@ fn rejections(report: &CatalogReport) -> Vec<String> {
         .collect()
 }
 
-/// Prints the apps, commands that send a first message, and what does not work.
+/// Prints the apps, commands that send a first message, and problems.
 fn write_apps(listen: &ListenAddress, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
     let apps = source.app_names();
     let mut text = match apps.first() {

@@ -109,7 +109,7 @@ impl HostClient {
         Ok(Snapshot { stats, events: self.events().await? })
     }
 
-    /// Returns the newest events. The stream goes on, so only what the host has kept is read.
+    /// Returns the newest events. Reads only the stored ones of the endless stream.
     async fn events(&self) -> anyhow::Result<Vec<Value>> {
         let mut chunks = self.get("/events").await?;
         let mut body = Vec::new();

@@ -11,7 +11,7 @@ use crate::terminal::{BOLD, DIM, ERROR, TerminalMode, stdout, truncate};
 /// Most lines of each list.
 const MAX_LINES: usize = 15;
 
-/// A terminal that shows the view only, and gives keys at once. The drop restores it. Without `stty`, keys need the return
+/// A terminal in raw mode, which reports keys at once. The drop restores it. Without `stty`, keys need the return
 /// key.
 pub(super) struct RawTerminal {
     _mode: TerminalMode,

@@ -93,7 +93,7 @@ fn user(content: &Content, messages: &mut Vec<ChatMessage>) -> Result<(), Conver
 }
 
 fn assistant(content: &Content) -> Result<Option<ChatMessage>, ConversionError> {
-    // The signatures of a streamed answer come last, and a provider wants thoughts first.
+    // The signatures of a streamed answer come last, and providers require thoughts first.
     let (mut thoughts, mut parts) = (Vec::new(), Vec::new());
     for part in &content.parts {
         let Signatures { text: hidden, signatures, custom } = signatures(part)?;

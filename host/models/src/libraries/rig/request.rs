@@ -161,7 +161,7 @@ fn user(content: &Content) -> Result<Option<Message>, ConversionError> {
 }
 
 fn assistant(content: &Content) -> Result<Option<Message>, ConversionError> {
-    // The thoughts of a streamed answer come last, and a provider wants them first.
+    // The thoughts of a streamed answer come last, and providers require them first.
     let (mut thoughts, mut blocks, mut origin) = (Vec::new(), Vec::new(), None);
     for part in &content.parts {
         if let Some(json) = SignatureKind::Rig.read(part) {

@@ -31,7 +31,7 @@ pub(super) enum Provider {
 }
 
 impl Provider {
-    /// Returns the word for what holds the objects.
+    /// Returns the provider's word for a bucket.
     pub(super) fn container(self) -> &'static str {
         match self {
             Self::S3 | Self::GoogleCloud => "bucket",

@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use super::{ObjectArtifacts, failure, media_type};
 
-/// The bytes of a piece. S3 wants at least 5 MiB, and at most 10,000 pieces.
+/// Size of a part of a multipart upload in bytes. S3 requires at least 5 MiB, and allows 10,000 parts.
 const PIECE: usize = 8 << 20;
 
 /// How many pieces are sent or received at the same time.

@@ -1,4 +1,4 @@
-//! Sessions that retention rules want deleted.
+//! Sessions that have expired by a retention rule.
 //!
 //! Firestore has no index of the sessions of all users, unless an operator creates one, so the users are listed, and each is
 //! asked for the sessions that a rule names.

@@ -90,7 +90,7 @@ impl RunService for FirestoreSessionService {
 }
 
 impl Store {
-    /// Changes a run. `change` gets the run that the session has, and returns what to store and the result.
+    /// Changes a run. `change` gets the stored run, and returns the new one and the result.
     async fn change_run<T>(
         &self,
         session: &SessionKey,

@@ -1,4 +1,4 @@
-//! What users have stored as artifacts, and what they are saving at the moment.
+//! The artifact usage of users: stored versions, and saves in progress.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,13 +35,13 @@ struct Accounts {
 /// A user's artifacts in an app.
 #[derive(Default)]
 struct Account {
-    /// What is stored; `None` until it is read.
+    /// The stored artifacts; `None` until they are read.
     stored: Option<Sizes>,
-    /// What is being saved.
+    /// The saves in progress.
     saving: Sizes,
     /// The number of saves in progress.
     saves: usize,
-    /// The number of reads of what is stored that are in progress.
+    /// The number of reads of the stored usage in progress.
     readers: usize,
     /// The number of reads that have ended.
     reads: u64,
@@ -72,7 +72,7 @@ impl Ledger {
     /// Reserves a version with these bytes.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if it does not fit beside what is stored and what is being saved. Also those of the
+    /// [`StoreError::QuotaExceeded`] if it does not fit beside the stored versions and the saves in progress. Also those of the
     /// service.
     pub(super) async fn reserve(
         self: &Arc<Self>,
@@ -85,7 +85,7 @@ impl Ledger {
         Ok(reservation)
     }
 
-    /// Notes that artifacts of the user were deleted. What is stored is read again when it is needed.
+    /// Records that artifacts of the user were deleted. The stored usage is read again when it is needed.
     pub(super) fn record_deletion(&self, session: &SessionKey) {
         self.accounts().change(session, |account| account.changes += 1);
         self.accounts().forget(session);
@@ -103,7 +103,7 @@ pub(super) struct Reservation {
     session: SessionKey,
     is_user_scoped: bool,
     size: Totals,
-    /// What was stored when it was last known.
+    /// The last known stored usage.
     stored: ArtifactUsage,
     /// The number of reads before the save.
     reads: u64,
@@ -123,13 +123,13 @@ impl Reservation {
     /// Adds bytes that are received.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if they do not fit beside what is stored and what is being saved.
+    /// [`StoreError::QuotaExceeded`] if they do not fit beside the stored versions and the saves in progress.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StoreError> {
         let last_known = self.stored;
         self.try_add(Totals { versions: 0, bytes }, Some(last_known)).map(drop)
     }
 
-    /// Checks the quotas at the end of a save whose bytes were added before: what is stored may have changed.
+    /// Checks the quotas again at the end of a save, whose bytes are counted already: the stored usage may have changed.
     ///
     /// # Errors
     /// [`StoreError::QuotaExceeded`], and those of the service.
@@ -158,7 +158,7 @@ impl Reservation {
         self.try_add(size, Some(stored)).map(drop)
     }
 
-    /// Returns false if it is not known what is stored: neither cached, nor given as `known`.
+    /// Returns false if the stored usage is unknown: neither cached nor passed as `known`.
     fn try_add(&mut self, size: Totals, known: Option<ArtifactUsage>) -> Result<bool, StoreError> {
         let Self { ledger, session, is_user_scoped, .. } = self;
         let mut accounts = ledger.accounts();
@@ -195,7 +195,7 @@ impl Drop for Reservation {
     }
 }
 
-/// A read of what a user has stored.
+/// A read of a user's stored usage.
 struct Reading<'a> {
     ledger: &'a Ledger,
     session: &'a SessionKey,
@@ -212,7 +212,7 @@ impl<'a> Reading<'a> {
         Self { ledger, session, changes }
     }
 
-    /// Caches what was read, unless it has changed meanwhile.
+    /// Caches the usage that was read, unless it has changed meanwhile.
     fn record(&self, usage: ArtifactUsage) {
         let mut accounts = self.ledger.accounts();
         let is_current = accounts.change(self.session, |account| {
@@ -281,7 +281,7 @@ impl Account {
         self.stored.is_none() && self.saves == 0 && self.readers == 0
     }
 
-    /// Returns what the session and its user have stored, if it is cached.
+    /// Returns the usage of the session and its user, if it is cached.
     fn stored(&self, session: &SessionKey) -> Option<ArtifactUsage> {
         let stored = self.stored.as_ref()?;
         let own = stored.sessions.get(&session.id)?;
@@ -322,7 +322,7 @@ impl Sizes {
         }
     }
 
-    /// As [`Sizes::add`], but only for sessions that are there.
+    /// As [`Sizes::add`], but only for cached sessions.
     fn add_cached(&mut self, session: &SessionKey, size: Totals, is_user_scoped: bool) {
         self.all = self.all + size;
         if let Some(own) = self.sessions.get_mut(&session.id).filter(|_| !is_user_scoped) {

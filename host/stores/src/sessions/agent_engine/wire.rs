@@ -26,7 +26,7 @@ const ACTIONS: [(&str, &str); 5] = [
     ("escalate", "escalate"),
     ("requestedAuthConfigs", "requestedAuthConfigs"),
 ];
-/// Keys of custom metadata in which ADK keeps what Agent Engine has no field for.
+/// Keys of custom metadata in which ADK stores values for which Agent Engine has no field.
 const ADK_COMPACTION: &str = "_compaction";
 const ADK_USAGE: &str = "_usage_metadata";
 

@@ -137,7 +137,7 @@ fn read_list(app: &str, user: &str, rows: &[Row]) -> Result<Vec<Session>, Failur
     Ok(sessions)
 }
 
-/// Reads the sessions of an app that a rule wants deleted.
+/// Reads the sessions of an app that have expired by a rule.
 pub(super) async fn expired(
     database: &Database,
     app: &str,

@@ -34,7 +34,7 @@ pub struct LoadOptions {
     pub names_file: Option<PathBuf>,
     /// Whether changed owners are written to `names_file`. A host that does not serve only reads it.
     pub stores_names: bool,
-    /// Items that YAML agents can use besides those of components and built-in tools. They take precedence.
+    /// Additional items for YAML agents. They take precedence over items of components and built-in tools.
     pub native_items: Option<Arc<dyn ItemResolver>>,
     /// Names of native apps. An app of the directory with one of these names is a conflict and does not serve.
     pub native_apps: BTreeSet<String>,
@@ -46,7 +46,7 @@ pub struct LoadOptions {
     pub progress_delay: Duration,
 }
 
-/// What YAML agents can refer to besides components.
+/// The items that YAML agents can refer to, except those of components.
 pub struct CatalogItems {
     /// The agent classes of extensions.
     pub agent_classes: Factories<AgentKind>,

@@ -92,7 +92,7 @@ pub(super) async fn create(
     let record = CallEntry::new(&cx, &format!("sessions.create:{app}"), &(&id, &state));
     let created = match (record.earlier::<String>(), &id) {
         (EarlierCall::Completed(id), _) => Some(id),
-        // Nobody else creates the session of an interrupted call.
+        // Only an interrupted call can have created its session.
         (EarlierCall::Interrupted, id) => id.clone(),
         (EarlierCall::Unknown, _) => None,
     };

@@ -1,4 +1,4 @@
-//! What the calls of a revision have used of their limits.
+//! Statistics of the calls of a revision: resource usage and exceeded limits.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -30,7 +30,7 @@ pub(crate) struct CallStatistics {
     limit_hits: Mutex<BTreeMap<&'static str, u64>>,
 }
 
-/// What the calls of a component have used of their limits since its code began to serve.
+/// The resource usage of a component's calls since its current revision was loaded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentUsage {
