@@ -151,7 +151,7 @@ impl Request {
     /// If there is no response; see the module. A status such as 404 is not an error.
     pub async fn send(mut self) -> Result<Response, Error> {
         if let Some(build_error) = self.build_error.take() {
-            return Err(failed(build_error));
+            return Err(http_error(build_error));
         }
         let mut url = Url::parse(&self.url)?;
         for _ in 0..=MAX_REDIRECTS {
@@ -172,7 +172,7 @@ impl Request {
                 }
             }
         }
-        Err(failed(format!("{} was redirected more than {MAX_REDIRECTS} times", self.url)))
+        Err(http_error(format!("{} was redirected more than {MAX_REDIRECTS} times", self.url)))
     }
 
     /// Turns this request into the one that follows a redirect.
@@ -225,7 +225,7 @@ impl Response {
         if self.is_success() {
             Ok(self)
         } else {
-            Err(failed(format!("{} answered with status {}", self.url, self.status)))
+            Err(http_error(format!("{} answered with status {}", self.url, self.status)))
         }
     }
 
@@ -281,7 +281,7 @@ impl Response {
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
         let url = self.url.clone();
         let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| failed(format!("{url} answered with unexpected JSON: {error}")))
+        serde_json::from_slice(&bytes).map_err(|error| http_error(format!("{url} answered with unexpected JSON: {error}")))
     }
 }
 
@@ -291,7 +291,7 @@ impl std::fmt::Debug for Response {
     }
 }
 
-fn failed(message: impl Into<String>) -> Error {
+fn http_error(message: impl Into<String>) -> Error {
     Error::new(HTTP_FAILED, message)
 }
 
@@ -303,7 +303,7 @@ fn from_host_text(text: &str) -> Error {
             return Error::new(code, message);
         }
     }
-    failed(text)
+    http_error(text)
 }
 
 #[cfg(test)]

@@ -180,7 +180,7 @@ impl A2aService {
                 let (push, task) = (self.push()?, self.load(app, &task_id).await?);
                 let has_ended = task.state().is_terminal();
                 // Its client has learned the end of a task that has ended from the answer.
-                let reported = task.updated().filter(|_| has_ended);
+                let reported = task.updated_at().filter(|_| has_ended);
                 let config = push.set(&app.name, &task.id, config, task.revision, reported).await?;
                 if !has_ended {
                     push.watch(&app.name, &task.id);

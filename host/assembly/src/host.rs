@@ -193,7 +193,7 @@ impl Host {
     }
 
     /// Returns a future that completes when all components are loaded or rejected. It does not borrow the host.
-    pub fn loaded(&self) -> impl Future<Output = ()> + Send + 'static {
+    pub fn wait_until_loaded(&self) -> impl Future<Output = ()> + Send + 'static {
         let catalog = self.catalog.clone();
         async move {
             if let Some(catalog) = catalog {
@@ -207,7 +207,7 @@ impl Host {
     /// # Errors
     /// If a configured plugin does not exist.
     pub async fn finish_loading(&self) -> Result<(), HostError> {
-        self.loaded().await;
+        self.wait_until_loaded().await;
         // A plugin that is missing is the problem below.
         let _ = self.runner.refresh_plugins();
         match self.live.parts.plugins.problem() {

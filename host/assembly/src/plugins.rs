@@ -16,7 +16,7 @@ static PLUGINS: LazyLock<Factories<Arc<dyn Plugin>>> = LazyLock::new(|| {
 });
 
 /// Returns the plugins of the engine and those for recordings.
-pub fn registered() -> &'static Factories<Arc<dyn Plugin>> {
+pub fn factories() -> &'static Factories<Arc<dyn Plugin>> {
     &PLUGINS
 }
 
@@ -52,7 +52,7 @@ struct CheckedPlugin(PluginConfig);
 impl<'de> Deserialize<'de> for CheckedPlugin {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let plugin = PluginConfig::deserialize(deserializer)?;
-        plugin.check(registered()).map_err(de::Error::custom)?;
+        plugin.check(factories()).map_err(de::Error::custom)?;
         Ok(Self(plugin))
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 /// Returns a text as one word of a POSIX shell command, quoted if necessary.
-pub fn quoted(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
@@ -16,26 +16,26 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Returns a path as one word of a shell command that is never parsed as an option.
-pub fn quoted_path(path: &Path) -> String {
+pub fn quote_path(path: &Path) -> String {
     let text = path.display().to_string();
-    if text.starts_with('-') { quoted(&format!("./{text}")) } else { quoted(&text) }
+    if text.starts_with('-') { quote(&format!("./{text}")) } else { quote(&text) }
 }
 
 /// Returns two `curl` commands that create a session of an app at the server `url` and send a message, with an API key in
 /// `KEY` if the server has authentication.
 pub fn session_commands(url: &str, app: &str, has_auth: bool) -> String {
-    let session = quoted(&format!("{url}/apps/{}/users/me/sessions/first", percent_encoded(app)));
+    let session = quote(&format!("{url}/apps/{}/users/me/sessions/first", percent_encode(app)));
     let message = json!({
         "appName": app, "userId": "me", "sessionId": "first",
         "newMessage": {"parts": [{"text": "Hello"}]}, "streaming": true,
     });
-    let (run, message) = (quoted(&format!("{url}/run_sse")), quoted(&message.to_string()));
+    let (run, message) = (quote(&format!("{url}/run_sse")), quote(&message.to_string()));
     let key = if has_auth { " -H \"Authorization: Bearer $KEY\"" } else { "" };
     format!("curl -s -X POST {session}{key}\ncurl -N {run}{key} -H 'Content-Type: application/json' -d {message}")
 }
 
 /// Percent-encodes a text as a path segment of a URL.
-fn percent_encoded(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         // Writing to a string cannot fail.
         let _ = match byte {
@@ -83,16 +83,16 @@ mod tests {
             ("a;b", "'a;b'"),
             ("", "''"),
         ] {
-            assert_eq!(quoted(text), word);
+            assert_eq!(quote(text), word);
         }
-        assert_eq!(quoted_path(Path::new("-rf")), "./-rf");
+        assert_eq!(quote_path(Path::new("-rf")), "./-rf");
     }
 
     #[cfg(unix)]
     #[test]
     fn a_shell_parses_the_original_text() {
         for text in ["'; touch /tmp/x; '", "`id`", "a\nb", "\\", "\"$HOME\"", "!!"] {
-            let script = format!("printf %s {}", quoted(text));
+            let script = format!("printf %s {}", quote(text));
             let output = std::process::Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
         }

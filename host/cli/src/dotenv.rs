@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery::trust::{ConfigSource, TrustStatus};
 
 use crate::host::{ConfigArgs, app_and_served_folder};
@@ -98,7 +98,7 @@ impl DotEnv {
                 "{}: not read, because the {} of its folder is invalid or not trusted; check it with `hatchery trust {}`",
                 file.display(),
                 hatchery::CONFIG_FILE,
-                quoted_path(folder)
+                quote_path(folder)
             );
         }
         for EnvFile { path, variables, ignored } in &self.files {

@@ -170,7 +170,7 @@ pub async fn open(builder: HostBuilder) -> anyhow::Result<Host> {
 pub async fn start(builder: HostBuilder) -> anyhow::Result<Host> {
     let progress = LoadProgress::start();
     let host = builder.progress(progress.listener()).start().await?;
-    let loaded = host.loaded();
+    let loaded = host.wait_until_loaded();
     tokio::spawn(async move {
         loaded.await;
         drop(progress);

@@ -211,7 +211,7 @@ impl Invocation {
 
     /// Creates an invocation that outlives this one, such as for work in the background. It sees the session as it is
     /// now, has no user message, its own usage counters, and is cancelled by `cancel` only.
-    pub fn detached(&self, run_config: RunConfig, cancel: CancellationToken) -> Arc<Self> {
+    pub fn detach(&self, run_config: RunConfig, cancel: CancellationToken) -> Arc<Self> {
         Arc::new(self.derive(self.session(), Arc::default(), run_config, cancel))
     }
 

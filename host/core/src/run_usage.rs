@@ -110,7 +110,7 @@ impl RunUsage {
     }
 
     /// Returns the limit that was exceeded first.
-    pub(crate) fn exceeded(&self) -> Option<&ExceededLimit> {
+    pub(crate) fn exceeded_limit(&self) -> Option<&ExceededLimit> {
         self.exceeded.get()
     }
 }

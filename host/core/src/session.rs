@@ -367,7 +367,7 @@ pub trait SessionService: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service cannot find them, as by default.
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
         let _ = (app, rule, limit);
         Err(StoreError::InvalidRequest("this session service cannot find sessions by retention rules".into()))
     }

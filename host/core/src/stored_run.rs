@@ -271,7 +271,7 @@ pub trait RunService: Send + Sync {
 
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by no
     /// turn, longest waiting first. Their requests, which may be large, are left out.
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
 }
 
 #[cfg(test)]

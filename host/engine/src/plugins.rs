@@ -106,7 +106,7 @@ impl Plugins {
     }
 
     /// Returns the plugins in order, without copying them.
-    pub(crate) fn shared(&self) -> Arc<[Arc<dyn Plugin>]> {
+    pub(crate) fn to_shared(&self) -> Arc<[Arc<dyn Plugin>]> {
         self.plugins.clone()
     }
 
@@ -148,7 +148,7 @@ impl Plugins {
         message: &Content,
     ) -> Result<Option<Content>, RunError> {
         for plugin in self.iter() {
-            if let Some(replacement) = or_cancelled(cx, plugin.on_user_message(cx, message)).await? {
+            if let Some(replacement) = run_cancellable(cx, plugin.on_user_message(cx, message)).await? {
                 return Ok(Some(replacement));
             }
         }
@@ -157,7 +157,7 @@ impl Plugins {
 
     pub(crate) async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
         for plugin in self.iter() {
-            if let Some(answer) = or_cancelled(cx, plugin.before_run(cx)).await? {
+            if let Some(answer) = run_cancellable(cx, plugin.before_run(cx)).await? {
                 return Ok(Some(answer));
             }
         }
@@ -167,7 +167,7 @@ impl Plugins {
     /// Returns the event that replaces `event`. Its id, invocation and time are the same.
     pub(crate) async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         for plugin in self.iter() {
-            if let Some(data) = or_cancelled(cx, plugin.on_event(cx, event)).await? {
+            if let Some(data) = run_cancellable(cx, plugin.on_event(cx, event)).await? {
                 return Ok(Some(Event::new(replacement(cx, event, data))));
             }
         }
@@ -191,7 +191,7 @@ impl Plugins {
 
     pub(crate) async fn after_run(&self, cx: &CallContext) -> Result<(), RunError> {
         for plugin in self.iter() {
-            or_cancelled(cx, plugin.after_run(cx)).await?;
+            run_cancellable(cx, plugin.after_run(cx)).await?;
         }
         Ok(())
     }
@@ -242,7 +242,7 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
 }
 
 /// Runs a hook until it returns or the run is cancelled.
-async fn or_cancelled<T>(cx: &CallContext, hook: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
+async fn run_cancellable<T>(cx: &CallContext, hook: impl Future<Output = Result<T, RunError>>) -> Result<T, RunError> {
     tokio::select! {
         biased;
         result = hook => result,

@@ -184,7 +184,7 @@ impl ContainerExecutor {
     /// Removes containers that hosts have created and not started. Others end by themselves.
     async fn sweep(&self) -> Result<(), EngineError> {
         let (key, value) = LABEL;
-        for id in self.engine.unstarted(&format!("{key}={value}"), ABANDONED).await? {
+        for id in self.engine.list_unstarted(&format!("{key}={value}"), ABANDONED).await? {
             self.engine.remove(&id).await;
         }
         Ok(())
@@ -234,7 +234,7 @@ impl ContainerExecutor {
 
     async fn run_in(&self, session: &mut Session, input: &CodeInput) -> Result<CodeOutput, ToolError> {
         if std::mem::take(&mut session.has_ended) {
-            return Err(ended());
+            return Err(session_lost());
         }
         // Taken out, so that it is removed if the run is cancelled: its code may still be running then.
         let container = match session.container.take() {
@@ -247,7 +247,7 @@ impl ContainerExecutor {
             Err(Failure::Timeout | Failure::Crashed(_) | Failure::Engine(_)) => container.remove().await,
         }
         match result {
-            Err(Failure::Engine(error)) if error.is_gone() => Err(ended()),
+            Err(Failure::Engine(error)) if error.is_gone() => Err(session_lost()),
             result => {
                 session.has_ended = matches!(result, Err(Failure::Engine(_)));
                 self.finish(result)
@@ -324,7 +324,7 @@ impl From<InvalidFileName> for Failure {
 }
 
 /// Returns the error for a lost session: the model has to define its variables again.
-fn ended() -> ToolError {
+fn session_lost() -> ToolError {
     ToolError::Recoverable(
         "the container of this session has ended, and the variables and files of earlier code with it; the next code runs in \
          a new one, so run what you need again"

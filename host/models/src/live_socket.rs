@@ -220,14 +220,14 @@ impl<P: LiveProtocol> Link<P> {
     async fn send_message(&mut self, message: Message) -> Result<(), ModelError> {
         match tokio::time::timeout(SEND_TIMEOUT, self.socket.send(message)).await {
             Ok(sent) => sent.map_err(|error| socket_error(&self.origin, &error)),
-            Err(_) => Err(self.silent()),
+            Err(_) => Err(self.unresponsive()),
         }
     }
 
     /// Pings the server, and continues a connection in which it has answered none of the last pings.
     async fn ping(&mut self, is_receiving: bool) -> Result<(), ModelError> {
         if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
-            return self.recover(self.silent()).await;
+            return self.recover(self.unresponsive()).await;
         }
         if is_receiving {
             self.unanswered_pings += 1;
@@ -238,7 +238,7 @@ impl<P: LiveProtocol> Link<P> {
         }
     }
 
-    fn silent(&self) -> ModelError {
+    fn unresponsive(&self) -> ModelError {
         let message = format!("the live connection to {} broke: it does not answer", self.origin.provider_name());
         self.origin.error(ModelErrorKind::Network, message)
     }

@@ -222,7 +222,7 @@ impl Apis {
         if self.is_started.load(Ordering::Acquire) {
             read_early(api);
         }
-        Ok(Arc::new(OpenApiToolset::shared(api.clone(), args.options())))
+        Ok(Arc::new(OpenApiToolset::with_api(api.clone(), args.options())))
     }
 
     /// Returns the state of each API, by name.

@@ -276,7 +276,7 @@ impl Answer {
         let spellings = spellings(secrets);
         let is_in = |secret: &String| self.body.windows(secret.len()).any(|window| window == secret.as_bytes());
         if spellings.iter().any(is_in) {
-            self.body = hide(String::from_utf8_lossy(&self.body).into_owned(), &spellings).into_bytes();
+            self.body = redact(String::from_utf8_lossy(&self.body).into_owned(), &spellings).into_bytes();
         }
         self
     }
@@ -284,10 +284,10 @@ impl Answer {
 
 /// Returns a text without the secrets in it.
 pub(crate) fn redact(text: String, secrets: &[Secret]) -> String {
-    hide(text, &spellings(secrets))
+    redact(text, &spellings(secrets))
 }
 
-fn hide(text: String, spellings: &[String]) -> String {
+fn redact(text: String, spellings: &[String]) -> String {
     spellings.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
 }
 

@@ -34,11 +34,11 @@ pub struct OpenApiToolset {
 impl OpenApiToolset {
     /// Creates a toolset of an API, for agents in code.
     pub fn new(api: impl Into<String>, config: ApiConfig, options: ToolsetOptions) -> Self {
-        Self::shared(Api::new("openapi", api, config), options)
+        Self::with_api(Api::new("openapi", api, config), options)
     }
 
     /// Creates a toolset of an API that others use too.
-    pub(crate) fn shared(api: Arc<Api>, options: ToolsetOptions) -> Self {
+    pub(crate) fn with_api(api: Arc<Api>, options: ToolsetOptions) -> Self {
         Self { name: format!("{}:{}", api.prefix, api.name), api, options, tools: OnceCell::new() }
     }
 

@@ -177,7 +177,7 @@ impl ComponentFolder {
 
     /// Pulls the locked component by its digest.
     async fn restore_one(&self, name: &str, path: &Path, locked: &LockEntry) -> Result<SignatureStatus, RegistryError> {
-        let pinned = locked.reference.pinned(&locked.manifest);
+        let pinned = locked.reference.with_digest(&locked.manifest);
         let resolved = match self.client.resolve(&pinned).await {
             Err(RegistryError::NotFound { .. }) => return Err(self.explain_missing(pinned, locked).await),
             resolved => resolved?,

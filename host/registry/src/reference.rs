@@ -33,7 +33,7 @@ impl Reference {
     }
 
     /// Returns a reference to the same repository with this digest and without a tag.
-    pub fn pinned(&self, digest: &Digest) -> Self {
+    pub fn with_digest(&self, digest: &Digest) -> Self {
         let (registry, repository) = (self.0.registry().to_owned(), self.0.repository().to_owned());
         Self(oci_client::Reference::with_digest(registry, repository, digest.to_string()))
     }
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_pinned_reference_has_a_digest_and_no_tag() {
         let digest = Digest::of(b"");
-        let pinned = parse("localhost:1/team/x:1.2").unwrap().pinned(&digest);
+        let pinned = parse("localhost:1/team/x:1.2").unwrap().with_digest(&digest);
         assert_eq!(pinned.to_string(), format!("localhost:1/team/x@{digest}"));
         assert!(pinned.is_pinned() && parse(&pinned.to_string()) == Ok(pinned));
     }

@@ -254,7 +254,7 @@ impl SignatureVerifier {
     ) -> Result<SignatureStatus, RegistryError> {
         let identity = self.identities.get(subject.name).cloned().unwrap_or_default();
         identity.check_bytes(origin, subject.name, bytes)?;
-        let unverified = |problem| self.unverified(&identity, origin, problem);
+        let unverified = |problem| self.reject_or_warn(&identity, origin, problem);
         if self.policy == SignaturePolicy::Off && identity.signed_by.is_none() {
             return Ok(SignatureStatus::NotChecked);
         }
@@ -282,7 +282,7 @@ impl SignatureVerifier {
         problem.map_or(Ok(SignatureStatus::Verified(id)), unverified)
     }
 
-    fn unverified(
+    fn reject_or_warn(
         &self,
         identity: &ExpectedIdentity,
         origin: &str,

@@ -146,7 +146,7 @@ impl Authentication {
     }
 
     /// Returns the number of requests without valid credentials.
-    pub(crate) fn refused(&self) -> u64 {
+    pub(crate) fn refused_requests(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 

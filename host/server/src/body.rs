@@ -50,7 +50,7 @@ impl Limit {
         Self { bytes: config.upload_limit.bytes(), key: "server.upload_limit" }
     }
 
-    fn exceeded(self) -> ApiError {
+    fn too_large(self) -> ApiError {
         let detail = format!("the body is larger than {}", ByteSize(self.bytes));
         let error = ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "BODY_TOO_LARGE", detail);
         error.advise(format_args!("raise {} in hatchery.yaml to allow more", self.key))
@@ -71,13 +71,13 @@ pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Re
         if !parts.headers.contains_key(header::EXPECT) {
             discard(chunks, timer).await;
         }
-        return Err(limit.exceeded());
+        return Err(limit.too_large());
     }
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(MAX_PREALLOCATED));
     while let Some(chunk) = timer.wait(chunks.try_next()).await?.map_err(ended_early)? {
         timer.add_received(chunk.len());
         let length = bytes.len() + chunk.len();
-        let error = if length > limit.bytes { Some(limit.exceeded()) } else { reserve(memory, length).err() };
+        let error = if length > limit.bytes { Some(limit.too_large()) } else { reserve(memory, length).err() };
         if let Some(error) = error {
             discard(chunks, timer).await;
             return Err(error);

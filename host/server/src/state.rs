@@ -225,7 +225,7 @@ impl AppState {
 
     /// Returns how many requests were refused because they had no valid credentials.
     pub fn refused_credentials(&self) -> u64 {
-        self.auth().map_or(0, |auth| auth.refused())
+        self.auth().map_or(0, |auth| auth.refused_requests())
     }
 
     pub(crate) fn a2a(&self) -> Option<&A2aEndpoint> {

@@ -206,10 +206,10 @@ impl Quotas {
         if max == 0 || used <= max {
             return Ok(());
         }
-        Err(self.exceeded(quota))
+        Err(self.quota_exceeded(quota))
     }
 
-    fn exceeded(&self, quota: Quota) -> StoreError {
+    fn quota_exceeded(&self, quota: Quota) -> StoreError {
         let Some(Row { key, unit, subject, object, remedy, .. }) = quota.row() else {
             return StoreError::InvalidRequest("a quota is used up".into());
         };
@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn every_error_names_quota_value_and_key() {
         let quotas = Quotas::default();
-        let errors: Vec<String> = Quota::all().map(|quota| quotas.exceeded(quota).to_string()).collect();
+        let errors: Vec<String> = Quota::all().map(|quota| quotas.quota_exceeded(quota).to_string()).collect();
         let expected = [
             "one change of state may hold at most 1000 keys: set fewer at a time; raise `quotas.delta_keys`",
             "one change of state may hold at most 1 MiB: set less at a time; raise `quotas.delta_bytes`",

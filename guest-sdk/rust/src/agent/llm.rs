@@ -54,7 +54,7 @@ impl LlmAgent {
         F: Fn(Context) -> R + 'static,
         R: Future<Output = Result<String, Error>> + 'static,
     {
-        self.llm.instruction = computed(compute);
+        self.llm.instruction = compute_with(compute);
         self
     }
 
@@ -72,7 +72,7 @@ impl LlmAgent {
         F: Fn(Context) -> R + 'static,
         R: Future<Output = Result<String, Error>> + 'static,
     {
-        self.llm.global_instruction = computed(compute);
+        self.llm.global_instruction = compute_with(compute);
         self
     }
 
@@ -236,7 +236,7 @@ pub(crate) enum Instruction {
     Computed(Rc<dyn Fn(Context) -> LocalFuture<Result<String, Error>>>),
 }
 
-fn computed<F, R>(compute: F) -> Instruction
+fn compute_with<F, R>(compute: F) -> Instruction
 where
     F: Fn(Context) -> R + 'static,
     R: Future<Output = Result<String, Error>> + 'static,

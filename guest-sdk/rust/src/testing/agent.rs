@@ -66,7 +66,7 @@ impl AgentRun {
     async fn run(&mut self) {
         while let Some(event) = poll_fn(|cx| self.poll_next(cx)).await {
             self.take_stored();
-            let event = self.accept(event).unwrap_or_else(|error| self.failed(error));
+            let event = self.accept(event).unwrap_or_else(|error| self.error_event(error));
             let failed = event.error_code.is_some();
             self.events.push(self.scope.world.borrow_mut().store(&event));
             if failed {
@@ -126,7 +126,7 @@ impl AgentRun {
         Ok(world.complete(event, &self.scope.call.agent))
     }
 
-    fn failed(&self, Error { code, message }: Error) -> Event {
+    fn error_event(&self, Error { code, message }: Error) -> Event {
         let event = Event {
             actions: EventActions::default(),
             error_code: Some(code),

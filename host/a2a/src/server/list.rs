@@ -39,7 +39,7 @@ impl A2aService {
         if let Some(since) = request.changed_since {
             // Clients know times in milliseconds.
             let since = since.as_micros().div_euclid(1_000);
-            found.retain(|task| task.updated().is_some_and(|time| time.as_micros().div_euclid(1_000) >= since));
+            found.retain(|task| task.updated_at().is_some_and(|time| time.as_micros().div_euclid(1_000) >= since));
         }
         if let Some(state) = request.state {
             if state.is_interrupted() {
@@ -49,7 +49,7 @@ impl A2aService {
             }
             found.retain(|task| task.state() == state);
         }
-        found.sort_by_cached_key(|task| (Reverse(task.updated()), task.id.to_string()));
+        found.sort_by_cached_key(|task| (Reverse(task.updated_at()), task.id.to_string()));
         let total = found.len();
         let mut page: Vec<_> = found.into_iter().skip(offset).take(page_size as usize).collect();
         tasks::read_events(&self.0.runner, &mut page).await?;

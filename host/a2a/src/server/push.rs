@@ -230,16 +230,16 @@ impl PushSender {
                     self.write_sent(key, JsonMap::from_iter([("delivered".into(), delivered.into())])).await?;
                 }
             }
-            last_change = stored.updated();
+            last_change = stored.updated_at();
         };
-        if stored.updated() == reported {
+        if stored.updated_at() == reported {
             return Ok(());
         }
         let notified = self.notify(app, task, key, stored.status_update()).await?;
         if stored.state().is_terminal() {
             return self.finish(key, notified).await;
         }
-        let sent = [("delivered".into(), stored.revision.into()), ("reported".into(), json!(stored.updated()))];
+        let sent = [("delivered".into(), stored.revision.into()), ("reported".into(), json!(stored.updated_at()))];
         self.write_sent(key, JsonMap::from_iter(sent)).await
     }
 
@@ -311,7 +311,7 @@ impl PushSender {
         match found {
             Ok(stored) => {
                 let reported = self.read(key).await?.and_then(|record| record.reported);
-                if stored.state().is_terminal() && stored.updated() == reported {
+                if stored.state().is_terminal() && stored.updated_at() == reported {
                     return Ok(self.0.runner.services().sessions.delete(key).await?);
                 }
                 self.watch(app, &stored.id);

@@ -147,7 +147,7 @@ impl Source {
             // Before the task is read, so that no change is missed.
             changed.as_mut().enable();
             let stored = StoredTask::load(&service.0.runner, &self.app.name, paused.id.clone()).await?;
-            let runs: Vec<_> = stored.runs_changed_since(paused.updated()).map(|run| run.id.clone()).collect();
+            let runs: Vec<_> = stored.runs_changed_since(paused.updated_at()).map(|run| run.id.clone()).collect();
             if !runs.is_empty() {
                 self.run = Some(stored.last_run());
                 return service.follow_all(&self.app, &stored.id, &runs, paused.revision).await.map(Some);
@@ -156,7 +156,7 @@ impl Source {
                 () = changed => {}
                 // Another host on the same sessions may have continued it.
                 () = tokio::time::sleep(service.settings().keep_alive) => {}
-                () = service.0.task_changes.closed() => return Ok(None),
+                () = service.0.task_changes.wait_until_closed() => return Ok(None),
             }
         }
     }

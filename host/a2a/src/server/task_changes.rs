@@ -41,7 +41,7 @@ impl TaskChanges {
     }
 
     /// Completes when [`TaskChanges::close`] is called.
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.closed.cancelled().await;
     }
 }

@@ -102,7 +102,7 @@ impl StoredTask {
     }
 
     /// Returns when a run of the task has changed last.
-    pub(super) fn updated(&self) -> Option<Timestamp> {
+    pub(super) fn updated_at(&self) -> Option<Timestamp> {
         self.newest_change().map(|run| run.updated)
     }
 

@@ -100,21 +100,21 @@ impl Connections {
     /// removed. The caller registers the result.
     pub(super) async fn replace(&self, before: &Config, now: &Config, indexes: Option<Indexes>) {
         self.withdraw_removed(before, now).await;
-        let kept = unchanged(&before.mcp.servers, &now.mcp.servers);
+        let kept = unchanged_names(&before.mcp.servers, &now.mcp.servers);
         self.mcp_servers.replace(&now.mcp.servers(&self.credentials), &kept);
         if let Some(indexes) = indexes {
             self.indexes.store(Arc::new(indexes));
         }
         let mut replaced = self.replaced.lock_unpoisoned();
-        let kept = unchanged(&before.a2a.agents, &now.a2a.agents);
+        let kept = unchanged_names(&before.a2a.agents, &now.a2a.agents);
         let (agents, policies) = a2a::agents(&now.a2a);
         self.a2a_agents.replace(&agents, &kept);
         replace_policies(&mut replaced.a2a_policies, policies, &kept);
-        let kept = unchanged(&before.openapi.apis, &now.openapi.apis);
+        let kept = unchanged_names(&before.openapi.apis, &now.openapi.apis);
         let (apis, policies) = openapi::apis(&now.openapi);
         self.openapi.replace(&apis, &kept);
         replace_policies(&mut replaced.api_policies, policies, &kept);
-        let kept = unchanged(&before.integrations, &now.integrations);
+        let kept = unchanged_names(&before.integrations, &now.integrations);
         let (integrations, policies) = openapi::integrations(&now.integrations);
         self.integrations.replace(&integrations, &kept);
         replace_policies(&mut replaced.integration_policies, policies, &kept);
@@ -122,7 +122,7 @@ impl Connections {
             replaced.push_policy = a2a::push_policy(&now.a2a);
         }
         let mut executors = std::mem::take(&mut replaced.executors);
-        let kept = unchanged(&before.code_executors, &now.code_executors);
+        let kept = unchanged_names(&before.code_executors, &now.code_executors);
         executors.retain(|name, _| kept.contains(name));
         replaced.executors = code_executors::executors(&now.code_executors, executors);
     }
@@ -187,7 +187,7 @@ impl Connections {
 }
 
 /// Returns the names of the entries that are the same in both maps.
-pub(super) fn unchanged<T: PartialEq>(before: &BTreeMap<String, T>, now: &BTreeMap<String, T>) -> BTreeSet<String> {
+pub(super) fn unchanged_names<T: PartialEq>(before: &BTreeMap<String, T>, now: &BTreeMap<String, T>) -> BTreeSet<String> {
     now.iter().filter(|(name, entry)| before.get(*name) == Some(entry)).map(|(name, _)| name.clone()).collect()
 }
 

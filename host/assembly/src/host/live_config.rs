@@ -234,7 +234,7 @@ impl LiveConfig {
             pending.extend(sections::keep_protection(&mut config, &before));
         }
         if !pending.is_empty() {
-            let keys = quoted(&pending);
+            let keys = quote_keys(&pending);
             tracing::warn!("{} has changed: restart the server to apply {keys}", file.display());
         }
         self.replace(&before, config, &file, &pending, trigger).await
@@ -249,7 +249,7 @@ impl LiveConfig {
         pending: &[&'static str],
         trigger: Trigger,
     ) -> Result<(), String> {
-        let changed = sections::changed(before, &config);
+        let changed = sections::changed_keys(before, &config);
         let is_requested = trigger == Trigger::Request;
         let change = ConfigChange { before, config: &config, file, pending, is_requested };
         let prepared = self.prepare(&change, &changed).map_err(|problem| format!("{}: {problem}", file.display()))?;
@@ -257,7 +257,7 @@ impl LiveConfig {
         self.commit(before, &config, &changed, prepared).await;
         self.in_force.store(Arc::new(config));
         if !changed.is_empty() {
-            tracing::info!("{}: applied without a restart: {}", file.display(), quoted(&changed));
+            tracing::info!("{}: applied without a restart: {}", file.display(), quote_keys(&changed));
         } else if is_requested {
             tracing::info!("{}: nothing has changed; keys and certificates were read again", file.display());
         }
@@ -276,7 +276,7 @@ impl LiveConfig {
             has_changed("models").then(|| Arc::new(services::replaced_providers(&before, config, &parts.scripts)));
         let indexes = (has_changed("retrieval") || has_changed("models")).then(|| {
             let mut kept = Indexes::clone(&parts.connections.indexes());
-            let unchanged = connections::unchanged(&change.before.retrieval, &config.retrieval);
+            let unchanged = connections::unchanged_names(&change.before.retrieval, &config.retrieval);
             let is_kept = |name: &String| unchanged.contains(name) && (models.is_none() || !has_embedder(config, name));
             kept.retain(|name, _| is_kept(name));
             let models = models.as_ref().unwrap_or(&before);
@@ -396,7 +396,7 @@ fn has_embedder(config: &Config, folder: &str) -> bool {
 }
 
 /// Returns keys for people, each of them once.
-fn quoted(keys: &[&str]) -> String {
+fn quote_keys(keys: &[&str]) -> String {
     let mut seen = BTreeSet::new();
     let keys: Vec<_> = keys.iter().filter(|key| seen.insert(**key)).map(|key| format!("`{key}`")).collect();
     keys.join(", ")

@@ -104,7 +104,7 @@ const SECTIONS: &[Section] = &[
 ];
 
 /// Returns the keys of the sections that differ.
-pub(super) fn changed(before: &Config, now: &Config) -> Vec<&'static str> {
+pub(super) fn changed_keys(before: &Config, now: &Config) -> Vec<&'static str> {
     SECTIONS.iter().filter(|section| (section.differs)(before, now)).map(|section| section.key).collect()
 }
 
@@ -190,11 +190,11 @@ mod tests {
             config("session_service: 'memory:'\nserver: {max_connections: 3, base_path: /a}\ndurability: power");
         let pending = keep_in_force(&mut now, &in_force);
         assert_eq!(pending, ["session_service", "durability", "server.base_path", "server.tls"]);
-        assert_eq!(changed(&in_force, &now), ["plugins", "server.max_connections"]);
+        assert_eq!(changed_keys(&in_force, &now), ["plugins", "server.max_connections"]);
         assert_eq!(now.server.tls, in_force.server.tls);
         let mut renewed = config("plugins: [logging]\nserver: {tls: {certificate: b.pem, key: b.key}}");
         assert!(keep_in_force(&mut renewed, &in_force).is_empty());
-        assert_eq!(changed(&in_force, &renewed), ["server.tls"]);
+        assert_eq!(changed_keys(&in_force, &renewed), ["server.tls"]);
     }
 
     #[test]
@@ -207,7 +207,7 @@ mod tests {
         ));
         let mut now = config("limits: {log: 1}");
         assert_eq!(keep_protection(&mut now, &in_force), ["server.auth", "registry", "components"]);
-        assert_eq!(changed(&in_force, &now), ["limits"]);
+        assert_eq!(changed_keys(&in_force, &now), ["limits"]);
         let mut more = config("server: {auth: {keys: [{name: b, from: B}]}}");
         assert!(keep_protection(&mut more, &config("")).is_empty(), "it is added");
     }
@@ -234,6 +234,6 @@ mod tests {
         let in_force = config("plugins: [logging]\ncomponents: {web: {grants: {network: [a.example]}}}");
         let config = withdraw_untrusted(&in_force, config("limits: {log: 1}"));
         assert_eq!((config.plugins.len(), config.components.len()), (1, 0));
-        assert_eq!(changed(&in_force, &config), ["limits", "components"]);
+        assert_eq!(changed_keys(&in_force, &config), ["limits", "components"]);
     }
 }

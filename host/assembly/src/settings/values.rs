@@ -183,5 +183,5 @@ fn bytes(count: u64) -> Value {
 }
 
 fn time(time: Duration) -> Value {
-    units::elapsed(time).into()
+    units::format_time(time).into()
 }

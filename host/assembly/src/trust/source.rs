@@ -8,7 +8,7 @@ use super::restriction::{keys, restrict};
 use super::status::{TrustStatus, UntrustedReason};
 use super::store::{TrustStore, sha256, writable_by};
 use crate::config::{Authority, Config, ConfigError, FILE_NAME};
-use crate::shell::quoted_path;
+use crate::shell::quote_path;
 
 /// The configuration of a served folder: its file, and who decides about external access.
 #[derive(Debug, Clone)]
@@ -165,11 +165,11 @@ impl LoadedConfig {
         let TrustStatus::Untrusted(reason) = &self.status else { return None };
         let requested: String = self.external.iter().map(|access| format!("  {access}\n")).collect();
         let next_step = match reason {
-            UntrustedReason::WritableByAll { path } => format!("run `chmod o-w {}`", quoted_path(path)),
+            UntrustedReason::WritableByAll { path } => format!("run `chmod o-w {}`", quote_path(path)),
             UntrustedReason::NoList(error) => error.clone(),
             UntrustedReason::Undecided | UntrustedReason::Changed => format!(
                 "to allow it, review this list and run `hatchery trust {}`, or use a configuration file of your own",
-                quoted_path(&self.folder)
+                quote_path(&self.folder)
             ),
         };
         let file = self.file.display();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery::CONFIG_FILE;
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery_wasm::{Settings, component_files, inspect_file, write_atomically};
 
 use crate::config_edit::{EditError, add_grants};
@@ -76,7 +76,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if explain_trust(&source.load()?).is_some() {
         anstream::eprintln!(
             "{WARNING}the file now requests access outside of its folder;{WARNING:#} to allow it, run: hatchery trust {}",
-            quoted_path(&dir)
+            quote_path(&dir)
         );
     }
     Ok(Outcome::Success)

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 
 use crate::languages::{self, Language};
 use crate::outcome::Outcome;
@@ -54,7 +54,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     for file in files {
         writeln!(out, "{}", file.display())?;
     }
-    writeln!(out, "\nnext steps:\n  cd {}", quoted_path(&folder))?;
+    writeln!(out, "\nnext steps:\n  cd {}", quote_path(&folder))?;
     let steps = next_steps(args.kind);
     let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     for (command, comment) in steps {

@@ -48,7 +48,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let result = client.push(&args.file, &args.reference, key.as_ref()).await;
     drop(progress);
     let pushed = result.map_err(with_push_flags)?;
-    let pinned = args.reference.pinned(&pushed.manifest);
+    let pinned = args.reference.with_digest(&pushed.manifest);
     if args.json {
         let mut line = json!({
             "reference": args.reference, "pinned": pinned, "manifest": pushed.manifest, "digest": pushed.file,

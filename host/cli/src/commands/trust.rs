@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::audit::TARGET;
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, UntrustedReason};
 use hatchery::{CONFIG_FILE, ConfigError};
 use serde_json::json;
@@ -86,7 +86,7 @@ fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Res
         if !io::stdin().is_terminal() {
             bail!(
                 "cannot ask without a terminal; review the lines above and run `hatchery trust {} --yes`",
-                quoted_path(&args.dir)
+                quote_path(&args.dir)
             );
         }
         write!(out, "Trust it? [y/N] ")?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery::trust::{LoadedConfig, TrustStatus, UntrustedReason};
 use hatchery::{AppSource, CONFIG_FILE, Config, known_apps, unknown_apps, unknown_components};
 use hatchery_engine::plugins::ConfiguredPlugins;
@@ -30,7 +30,7 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
     findings.extend(check_trust(loaded));
     findings.extend(check_keys(config));
     // A host does not start without a configured plugin.
-    let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::registered(), Arc::new(catalog.clone()));
+    let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::factories(), Arc::new(catalog.clone()));
     if let Err(error) = plugins {
         findings.push(Finding::error(format!("{CONFIG_FILE}: {error}")));
     }
@@ -53,10 +53,10 @@ fn check_trust(loaded: &LoadedConfig) -> Option<Finding> {
     let requested: String = loaded.external.iter().map(|access| format!("\n{access}")).collect();
     let message = format!("{CONFIG_FILE} requests access outside of its folder, but {reason}:{requested}");
     let fix = match reason {
-        UntrustedReason::WritableByAll { path } => format!("chmod o-w {}", quoted_path(path)),
+        UntrustedReason::WritableByAll { path } => format!("chmod o-w {}", quote_path(path)),
         UntrustedReason::NoList(error) => return Some(Finding::error(format!("{message}\n{error}"))),
         UntrustedReason::Undecided | UntrustedReason::Changed => {
-            format!("hatchery trust {}", quoted_path(loaded.folder()))
+            format!("hatchery trust {}", quote_path(loaded.folder()))
         }
     };
     Some(Finding::error(message).with_fix(fix))

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery_core::ItemKind;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
@@ -16,7 +16,7 @@ use crate::terminal::pluralize;
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     if diagnosis.catalog.files.is_empty() {
         let message = format!("{}: no component and no YAML agent found", diagnosis.folder.display());
-        let fix = format!("hatchery new hello --kind yaml --path {}", quoted_path(diagnosis.folder));
+        let fix = format!("hatchery new hello --kind yaml --path {}", quote_path(diagnosis.folder));
         return vec![Finding::warning(message).with_fix(fix)];
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
@@ -47,13 +47,13 @@ fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {
         }
         FileState::Conflict { reason } => {
             let renamed = status.path.with_added_extension("unused");
-            let fix = format!("mv {} {}", quoted_path(&status.path), quoted_path(&renamed));
+            let fix = format!("mv {} {}", quote_path(&status.path), quote_path(&renamed));
             Finding::error(format!("{file}: {reason}")).with_fix(fix)
         }
         FileState::Rejected { reason, .. } => {
             let finding = Finding::error(format!("{file}: {reason}"));
             if needs_rebuild(&status.path) {
-                finding.with_fix(format!("hatchery build CRATE --out {}", quoted_path(&status.path)))
+                finding.with_fix(format!("hatchery build CRATE --out {}", quote_path(&status.path)))
             } else {
                 finding
             }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use hatchery::services::{self, Scripts};
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery::{CONFIG_FILE, Config, Storage};
 use hatchery_wasm::{CacheState, version};
 
@@ -56,7 +56,7 @@ fn check_cache(state: CacheState) -> Finding {
         CacheState::Off => Finding::warning("code cache: no cache folder; components are compiled at each start")
             .with_fix("export XDG_CACHE_HOME=/var/cache"),
         CacheState::Unusable { directory, reason } => {
-            let fix = format!("mv {} {}", quoted_path(&directory), quoted_path(&directory.with_added_extension("old")));
+            let fix = format!("mv {} {}", quote_path(&directory), quote_path(&directory.with_added_extension("old")));
             let directory = directory.display();
             Finding::warning(format!(
                 "code cache: cannot use {directory}: {reason}; components are compiled at each start"

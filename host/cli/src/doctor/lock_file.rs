@@ -1,6 +1,6 @@
 //! Checks components against `hatchery.lock`: digests and signatures. Does not connect to registries.
 
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery_registry::RegistryError;
 
 use super::{Diagnosis, Finding};
@@ -11,7 +11,7 @@ pub(super) async fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         Ok(results) => results,
         Err(error) => return vec![Finding::error(error.to_string())],
     };
-    let folder = quoted_path(diagnosis.folder);
+    let folder = quote_path(diagnosis.folder);
     let to_finding = |(name, result)| match result {
         Ok(Some(signer)) => Finding::ok(format!("{name}: matches hatchery.lock, signed by {signer}")),
         Ok(None) => Finding::ok(format!("{name}: matches hatchery.lock")),

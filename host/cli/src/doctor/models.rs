@@ -4,7 +4,7 @@ use std::path::Path;
 
 use hatchery::models::{model_of, models_of};
 use hatchery::services::{self, Scripts};
-use hatchery::shell::quoted_path;
+use hatchery::shell::quote_path;
 use hatchery_core::{AgentId, AgentKind, ModelResolver};
 use hatchery_engine::App;
 use hatchery_wasm::CatalogModels;
@@ -63,8 +63,8 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, app
 /// Returns a shell command that creates a minimal script.
 fn create_script_command(file: &Path) -> String {
     let missing_folder = file.parent().filter(|folder| !folder.is_dir());
-    let mkdir = missing_folder.map(|folder| format!("mkdir -p {} && ", quoted_path(folder))).unwrap_or_default();
-    format!("{mkdir}printf 'turns:\\n  - reply: \"Hello\"\\n' > {}", quoted_path(file))
+    let mkdir = missing_folder.map(|folder| format!("mkdir -p {} && ", quote_path(folder))).unwrap_or_default();
+    format!("{mkdir}printf 'turns:\\n  - reply: \"Hello\"\\n' > {}", quote_path(file))
 }
 
 /// Returns the first environment variable that the error of a provider asks to set.

@@ -122,7 +122,7 @@ impl Invocation {
     /// Returns the error of the limit of events or bytes that the run has exceeded. It ends the run even if the agent
     /// ignores the error.
     pub fn exceeded_limit(&self) -> Option<RunError> {
-        self.usage.exceeded().cloned().map(RunError::from)
+        self.usage.exceeded_limit().cloned().map(RunError::from)
     }
 
     fn check_tokens(&self, agent: &str) -> Result<(), RunError> {

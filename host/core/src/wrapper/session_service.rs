@@ -64,8 +64,8 @@ pub trait WrapperSessionService: Send + Sync {
     }
 
     /// See [`SessionService::expired`].
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        self.inner().expired(app, rule, limit).await
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        self.inner().list_expired(app, rule, limit).await
     }
 
     /// See [`SessionService::delete`].
@@ -165,8 +165,8 @@ impl<T: WrapperSessionService> SessionService for T {
         WrapperSessionService::close_session(self, key).await
     }
 
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        WrapperSessionService::expired(self, app, rule, limit).await
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        WrapperSessionService::list_expired(self, app, rule, limit).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {

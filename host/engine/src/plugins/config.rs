@@ -122,8 +122,8 @@ impl ConfiguredPlugins {
             close_replaced(before, resolved.plugins.as_ref().ok());
         }
         let before = std::mem::replace(&mut state.list, list);
-        let is_kept = |plugin: &Arc<dyn Plugin>| state.list.registered().any(|kept| Arc::ptr_eq(kept, plugin));
-        let gone: Vec<_> = before.registered().filter(|plugin| !is_kept(plugin)).cloned().collect();
+        let is_kept = |plugin: &Arc<dyn Plugin>| state.list.native_plugins().any(|kept| Arc::ptr_eq(kept, plugin));
+        let gone: Vec<_> = before.native_plugins().filter(|plugin| !is_kept(plugin)).cloned().collect();
         state.replaced.extend(gone);
         state.resolved = resolved;
     }
@@ -168,7 +168,7 @@ impl PluginList {
         Ok(Self(list.iter().enumerate().map(entry).collect::<Result<_, _>>()?))
     }
 
-    fn registered(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
+    fn native_plugins(&self) -> impl Iterator<Item = &Arc<dyn Plugin>> {
         self.0.iter().filter_map(|entry| match entry {
             Entry::Registered { plugin, .. } => Some(plugin),
             Entry::Component(_) => None,
@@ -208,7 +208,7 @@ impl PluginSource for ConfiguredPlugins {
         let mut plugins: Vec<Arc<dyn Plugin>> = {
             let mut state = self.state();
             let replaced = std::mem::take(&mut state.replaced);
-            replaced.into_iter().chain(state.list.registered().cloned()).collect()
+            replaced.into_iter().chain(state.list.native_plugins().cloned()).collect()
         };
         if let Ok(resolved) = &self.state().resolved.plugins {
             plugins.extend(resolved.iter().filter(|plugin| plugin.info().component.is_some()).cloned());

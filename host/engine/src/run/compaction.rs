@@ -47,7 +47,7 @@ impl RunContext {
             max_llm_calls: MAX_MODEL_CALLS,
             ..self.invocation.run_config.clone()
         };
-        let invocation = self.invocation.detached(run_config, cancel.clone());
+        let invocation = self.invocation.detach(run_config, cancel.clone());
         let run = Arc::new(Self::new(self.app.clone(), invocation, Plugins::default(), self.make_host));
         run.call_context(run.app.root_id(), None, &Replay::empty())
     }

@@ -25,7 +25,7 @@ impl Runner {
         keeps_artifacts: bool,
     ) -> Result<usize, StoreError> {
         let mut deleted = 0;
-        for session in self.services().sessions.expired(app, rule, MAX_DELETIONS).await? {
+        for session in self.services().sessions.list_expired(app, rule, MAX_DELETIONS).await? {
             deleted += usize::from(self.delete_if_unused(&session, keeps_artifacts).await?);
         }
         Ok(deleted)

@@ -166,7 +166,7 @@ impl RunBus {
     }
 
     /// Returns the token that is cancelled then.
-    pub(super) fn stopped(&self) -> CancellationToken {
+    pub(super) fn stop_token(&self) -> CancellationToken {
         self.stopped.clone()
     }
 

@@ -87,7 +87,7 @@ impl Runner {
     /// Those of the session service.
     pub async fn interrupted_runs(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, RunError> {
         let Some(runs) = self.0.services.sessions.runs() else { return Ok(Vec::new()) };
-        let mut interrupted = runs.interrupted(apps, limit).await?;
+        let mut interrupted = runs.list_interrupted(apps, limit).await?;
         interrupted.retain(|run| !self.0.run_bus.has(&run.session, &run.id));
         let (given_up, interrupted): (Vec<_>, Vec<_>) =
             interrupted.into_iter().partition(|run| run.attempts >= MAX_ATTEMPTS);

@@ -221,8 +221,8 @@ impl RunService for StoppingSessions {
         self.inner.runs().unwrap().list(session, from, limit).await
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner.runs().unwrap().interrupted(apps, limit).await
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner.runs().unwrap().list_interrupted(apps, limit).await
     }
 }
 

@@ -183,7 +183,7 @@ impl Engine {
     }
 
     /// Returns the ids of the containers with this label that were created more than `age` ago and never started.
-    pub(super) async fn unstarted(&self, label: &str, age: Duration) -> Result<Vec<String>, EngineError> {
+    pub(super) async fn list_unstarted(&self, label: &str, age: Duration) -> Result<Vec<String>, EngineError> {
         let filters = json!({"label": [label], "status": ["created"]}).to_string();
         let url = Url::parse_with_params(&format!("{BASE}/containers/json"), [("all", "true"), ("filters", &filters)]);
         let url = url.map_err(|error| EngineError::Unexpected(error.to_string()))?;

@@ -145,7 +145,7 @@ impl McpServers {
         if self.is_started.load(Ordering::Acquire) && server.config.header_provider.is_none() {
             server.start();
         }
-        Ok(Arc::new(McpToolset::shared(server, args.options())))
+        Ok(Arc::new(McpToolset::with_server(server, args.options())))
     }
 
     /// Returns the state of each server, by name.

@@ -58,7 +58,7 @@ impl Tool for McpTool {
             return Ok(waiting);
         }
         // Without a question there is a result.
-        let result = result.ok_or_else(|| self.unexpected(&connection))?;
+        let result = result.ok_or_else(|| self.unexpected_response(&connection))?;
         let converted = content::convert(result).map_err(ToolError::Recoverable)?;
         if let (Some(schema), Some(structured)) =
             (&self.declaration.response, converted.response.get(content::STRUCTURED))
@@ -99,7 +99,7 @@ impl McpTool {
                 result = self.request(connection, params.clone(), cx) => match result? {
                     CallToolResponse::InputRequired(required) => required,
                     CallToolResponse::Complete(result) => return Ok(Some(result)),
-                    _ => return Err(self.unexpected(connection)),
+                    _ => return Err(self.unexpected_response(connection)),
                 },
                 () = input.elicitation.wait_for_question() => return Ok(None),
             };
@@ -122,7 +122,7 @@ impl McpTool {
         match self.server.request(connection, request, &self.request_name(), &self.declaration.name, cx).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
-            _ => Err(self.unexpected(connection)),
+            _ => Err(self.unexpected_response(connection)),
         }
     }
 
@@ -131,7 +131,7 @@ impl McpTool {
         format!("the call of `{}`", self.name)
     }
 
-    fn unexpected(&self, connection: &Connection) -> ToolError {
+    fn unexpected_response(&self, connection: &Connection) -> ToolError {
         self.server.call_error(connection, &self.request_name(), &ServiceError::UnexpectedResponse)
     }
 }

@@ -56,7 +56,7 @@ impl McpToolset {
     }
 
     /// Creates a toolset of a server that others use too.
-    pub(super) fn shared(server: &Arc<SharedServer>, options: ToolsetOptions) -> Self {
+    pub(super) fn with_server(server: &Arc<SharedServer>, options: ToolsetOptions) -> Self {
         Self::of(Arc::clone(&**server), Some(server.clone()), options)
     }
 

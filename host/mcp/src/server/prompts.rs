@@ -138,7 +138,7 @@ impl McpService {
             let role = if message.is_assistant { Role::Assistant } else { Role::User };
             let content = match &message.content {
                 PromptContent::Text(text) => ContentBlock::text(prompt.fill(text, &values)),
-                PromptContent::Resource(uri) => self.embedded(&prompt.fill(uri, &values), context).await?,
+                PromptContent::Resource(uri) => self.embed_resource(&prompt.fill(uri, &values), context).await?,
             };
             messages.push(PromptMessage::new(role, content));
         }
@@ -146,7 +146,7 @@ impl McpService {
     }
 
     /// Returns a resource as content: images and audio as such, others as embedded resources.
-    async fn embedded(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<ContentBlock, ErrorData> {
+    async fn embed_resource(&self, uri: &str, context: &RequestContext<RoleServer>) -> Result<ContentBlock, ErrorData> {
         let contents = self.resource(uri, context).await?.contents.into_iter().next();
         let missing = || ErrorData::resource_not_found("Resource not found", Some(json!({ "uri": uri })));
         Ok(match contents.ok_or_else(missing)? {

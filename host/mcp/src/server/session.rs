@@ -117,7 +117,7 @@ impl Changes {
                 },
                 // The service owns the sender.
                 Ok(()) = self.exposure.changed() => return Change::Tools,
-                uri = self.subscriptions.changed(&mut self.artifacts) => return Change::Resource(uri),
+                uri = self.subscriptions.next_change(&mut self.artifacts) => return Change::Resource(uri),
             }
         }
     }

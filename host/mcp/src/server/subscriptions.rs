@@ -83,7 +83,7 @@ impl Subscriptions {
     }
 
     /// Waits until a watched resource has changed, and returns its URI. Never returns if the host stops.
-    pub(super) async fn changed(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
+    pub(super) async fn next_change(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
         loop {
             let files = self.files();
             if let Some(uri) = self.changed_file(&files) {

@@ -176,7 +176,7 @@ impl GenaiModel {
         let (chat, iden) = (chat.clone(), self.iden.clone());
         match streaming_mode {
             StreamingMode::Off => {
-                let answer = silent(self.client.exec_chat(iden, chat, Some(options)));
+                let answer = without_log(self.client.exec_chat(iden, chat, Some(options)));
                 let answer = first_byte(answer, timeout, origin).await?.map_err(|error| model_error(error, origin))?;
                 let response = complete_response(answer).map_err(|error| error.in_response(origin))?;
                 Ok(stream::iter([Ok(response)]).boxed())
@@ -191,7 +191,7 @@ impl GenaiModel {
                     }
                     Ok((first, events))
                 };
-                let opened = first_byte(silent(opening), timeout, origin).await?;
+                let opened = first_byte(without_log(opening), timeout, origin).await?;
                 let (first, events) = opened.map_err(|error| model_error(error, origin))?;
                 let decoder = StreamDecoder::new(first, events, origin.clone());
                 Ok(stream::unfold(decoder, |mut decoder| async move { Some((decoder.next().await?, decoder)) }).boxed())
@@ -201,7 +201,7 @@ impl GenaiModel {
 }
 
 /// Runs a call of the library without its log, which has the bodies of requests and answers.
-fn silent<F: Future>(call: F) -> impl Future<Output = F::Output> {
+fn without_log<F: Future>(call: F) -> impl Future<Output = F::Output> {
     call.with_subscriber(NoSubscriber::new())
 }
 

@@ -151,14 +151,14 @@ impl RigModel {
         let failed = |error| model_error(&error, origin);
         match streaming_mode {
             StreamingMode::Off => {
-                let answer = silent(model.call(request.clone())).await.map_err(failed)?;
+                let answer = without_log(model.call(request.clone())).await.map_err(failed)?;
                 let response = response(&answer, false).map_err(|error| error.in_response(origin))?;
                 Ok(stream::iter([Ok(response)]).boxed())
             }
             StreamingMode::On => {
-                let mut events = silent(async { model.stream(request.clone()) }).await.map_err(failed)?;
+                let mut events = without_log(async { model.stream(request.clone()) }).await.map_err(failed)?;
                 // The request is sent when the stream is polled.
-                let first = first_byte(silent(events.next()), timeout, origin).await?.transpose().map_err(failed)?;
+                let first = first_byte(without_log(events.next()), timeout, origin).await?.transpose().map_err(failed)?;
                 let decoder = StreamDecoder::new(first, events, origin.clone());
                 Ok(stream::unfold(decoder, |mut decoder| async move { Some((decoder.next().await?, decoder)) }).boxed())
             }
@@ -167,7 +167,7 @@ impl RigModel {
 }
 
 /// Runs a call of the library without its log and its spans.
-fn silent<F: Future>(call: F) -> impl Future<Output = F::Output> {
+fn without_log<F: Future>(call: F) -> impl Future<Output = F::Output> {
     call.with_subscriber(NoSubscriber::new())
 }
 

@@ -118,7 +118,7 @@ impl LiveConnection for Connection {
             };
             tokio::select! {
                 biased;
-                request = requests.recv() => conversation.hear(request?),
+                request = requests.recv() => conversation.receive(request?),
                 chunk = next_chunk => conversation.advance(chunk),
             }
         }
@@ -130,7 +130,7 @@ impl LiveConnection for Connection {
 }
 
 impl Conversation {
-    fn hear(&mut self, request: LiveRequest) {
+    fn receive(&mut self, request: LiveRequest) {
         match request {
             LiveRequest::Content { content, .. } => self.answer(content),
             LiveRequest::ToolResponses(responses) => {

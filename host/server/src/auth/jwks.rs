@@ -99,7 +99,7 @@ impl Jwks {
     /// Returns the key for a token. Reads the keys of the issuer if there is none, or if they are old. Nobody waits for that
     /// who has an old key, but the one who reads.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyError> {
-        let known = self.known();
+        let known = self.current_keys();
         let usable = known.as_ref().filter(|set| set.read.elapsed() < MAX_OUTAGE);
         let budget = match usable.and_then(|set| Some((set.read.elapsed(), set.find(id, algorithm)?))) {
             Some((age, key)) if age < MAX_AGE => return Ok(key),
@@ -110,17 +110,17 @@ impl Jwks {
             None => self.refresh.lock().await,
         };
         self.read_again(known, budget).await;
-        let known = self.known().filter(|set| set.read.elapsed() < MAX_OUTAGE).ok_or(KeyError::Unavailable)?;
+        let known = self.current_keys().filter(|set| set.read.elapsed() < MAX_OUTAGE).ok_or(KeyError::Unavailable)?;
         known.find(id, algorithm).ok_or(KeyError::Unknown)
     }
 
-    fn known(&self) -> Option<Arc<KeySet>> {
+    fn current_keys(&self) -> Option<Arc<KeySet>> {
         self.known.lock_unpoisoned().clone()
     }
 
     /// Replaces the key set that a caller has seen, unless that has happened meanwhile or happens too often.
     async fn read_again(&self, seen: Option<Arc<KeySet>>, mut budget: tokio::sync::MutexGuard<'_, Budget>) {
-        let is_seen = match (&self.known(), &seen) {
+        let is_seen = match (&self.current_keys(), &seen) {
             (Some(known), Some(seen)) => Arc::ptr_eq(known, seen),
             (known, seen) => known.is_none() == seen.is_none(),
         };

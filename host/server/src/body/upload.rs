@@ -60,7 +60,7 @@ impl Upload {
 
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         if self.announced.is_some_and(|length| length > self.limit.bytes) {
-            return Err(self.limit.exceeded());
+            return Err(self.limit.too_large());
         }
         loop {
             let Some(chunk) = self.timer.wait(self.body.try_next()).await?.map_err(ended_early)? else {
@@ -69,7 +69,7 @@ impl Upload {
             self.timer.add_received(chunk.len());
             self.received += chunk.len();
             if self.received > self.limit.bytes {
-                return Err(self.limit.exceeded());
+                return Err(self.limit.too_large());
             }
             reserve(self.memory.as_ref(), self.buffer.map_or(self.received, |buffer| buffer.min(self.received)))?;
             if !chunk.is_empty() {

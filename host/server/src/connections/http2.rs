@@ -109,7 +109,7 @@ fn name_host(request: &mut Request<Incoming>) {
 }
 
 /// Waits until something has lasted for a time. `since` returns when it began, or `None` if it does not last at present.
-async fn lasts(time: Duration, since: impl Fn() -> Option<Instant>) {
+async fn wait_until_lasting(time: Duration, since: impl Fn() -> Option<Instant>) {
     loop {
         let now = Instant::now();
         let end = since().unwrap_or(now) + time;
@@ -137,7 +137,7 @@ impl Default for OpenStreams {
 
 impl OpenStreams {
     async fn idle_for(&self, time: Duration) {
-        lasts(time, || self.0.lock_unpoisoned().idle_since).await;
+        wait_until_lasting(time, || self.0.lock_unpoisoned().idle_since).await;
     }
 
     fn begin(self: Arc<Self>) -> OpenStream {
@@ -208,7 +208,7 @@ impl Window {
     }
 
     async fn closed_for(&self, time: Duration) {
-        lasts(time, || *self.0.lock_unpoisoned()).await;
+        wait_until_lasting(time, || *self.0.lock_unpoisoned()).await;
     }
 }
 

@@ -323,13 +323,13 @@ fn newest_in(owner: &Path, prefix: &str) -> io::Result<Vec<NewestVersion>> {
         // It may have been deleted meanwhile.
         let Some(metadata) = none_if_missing(fs::metadata(folder.join(version.to_string())))? else { continue };
         let name = format!("{prefix}{bare}");
-        newest.push(NewestVersion { name, version, created: Some(created(&metadata)?) });
+        newest.push(NewestVersion { name, version, created: Some(creation_time(&metadata)?) });
     }
     Ok(newest)
 }
 
 /// Returns when a version was saved: its file is never written again.
-fn created(metadata: &fs::Metadata) -> io::Result<Timestamp> {
+fn creation_time(metadata: &fs::Metadata) -> io::Result<Timestamp> {
     let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
 }

@@ -169,7 +169,7 @@ impl ObjectArtifacts {
     async fn read(&self, path: &Path, activity: &str) -> Result<Option<(Bytes, Timestamp)>, StoreError> {
         let content = match self.store.get(path).await {
             Ok(object) => {
-                let created = created(&object.meta);
+                let created = creation_time(&object.meta);
                 object.bytes().await.map(|bytes| (bytes, created))
             }
             Err(error) => Err(error),
@@ -439,13 +439,13 @@ fn newest_of(objects: &[ObjectMeta], owner: &Path, prefix: &str) -> Vec<NewestVe
     let newest = newest.into_iter().map(|(bare, (version, object))| NewestVersion {
         name: format!("{prefix}{bare}"),
         version,
-        created: Some(created(object)),
+        created: Some(creation_time(object)),
     });
     newest.collect()
 }
 
 /// Returns when a version was saved: its object is never written again.
-fn created(object: &ObjectMeta) -> Timestamp {
+fn creation_time(object: &ObjectMeta) -> Timestamp {
     Timestamp::from_micros(object.last_modified.timestamp_micros())
 }
 

@@ -38,7 +38,7 @@ impl EncryptedArtifacts {
         part: NewPart<'_>,
         bytes: ByteStream<'a>,
     ) -> Result<ByteStream<'a>, StoreError> {
-        let what = what(session, name);
+        let what = describe(session, name);
         let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
         let mut head = serde_json::to_vec(&part).map_err(|error| unreadable(record, error))?;
         head.push(b'\n');
@@ -52,7 +52,7 @@ impl EncryptedArtifacts {
         name: &str,
         stored: ArtifactStream,
     ) -> Result<ArtifactStream, StoreError> {
-        let what = what(session, name);
+        let what = describe(session, name);
         if !matches!(&stored.part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
             self.keys.check_plain(&what)?;
             return Ok(stored);
@@ -79,7 +79,7 @@ impl EncryptedArtifacts {
     }
 }
 
-fn what(session: &SessionKey, name: &str) -> String {
+fn describe(session: &SessionKey, name: &str) -> String {
     format!("the artifact `{name}` ({session})")
 }
 

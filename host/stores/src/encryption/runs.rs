@@ -135,8 +135,8 @@ impl RunService for EncryptedSessions {
         Ok(RunPage { runs, next })
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        let runs = self.inner_runs()?.interrupted(apps, limit).await?;
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        let runs = self.inner_runs()?.list_interrupted(apps, limit).await?;
         runs.into_iter().map(|run| open_run(&self.keys, run)).collect()
     }
 }

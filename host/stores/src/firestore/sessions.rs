@@ -94,8 +94,8 @@ impl SessionService for FirestoreSessionService {
         self.0.list_page(app, user, after, limit).await
     }
 
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        self.0.expired(app, rule, limit).await
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        self.0.list_expired(app, rule, limit).await
     }
 
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
@@ -182,7 +182,7 @@ impl Store {
             let (mut writes, own) = state::initial_writes(&key, state);
             writes.insert(0, self.new_session(&key, created, &own, &own));
             if change::is_made(self.client.commit(&writes).await?) {
-                let mut merged = state::shared(shared);
+                let mut merged = state::read_shared(shared);
                 merged.merge(&State::from(&state::storable(state)));
                 return Ok(stored::session(key, merged, 0, created, created));
             }

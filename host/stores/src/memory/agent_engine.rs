@@ -96,15 +96,15 @@ impl MemoryService for AgentEngineMemory {
     }
 
     async fn delete_session(&self, _: &SessionKey) -> Result<(), StoreError> {
-        Err(refused("delete what a session has added"))
+        Err(invalid_operation("delete what a session has added"))
     }
 
     async fn sessions(&self, _: Option<&str>, _: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
-        Err(refused("list sessions"))
+        Err(invalid_operation("list sessions"))
     }
 
     async fn entries(&self, _: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
-        Err(refused("list what a session has added"))
+        Err(invalid_operation("list what a session has added"))
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
@@ -146,7 +146,7 @@ fn to_remembered_content(event: &Event) -> Option<Content> {
     (!parts.is_empty()).then(|| Content { parts, ..content.clone() })
 }
 
-fn refused(operation: &str) -> StoreError {
+fn invalid_operation(operation: &str) -> StoreError {
     StoreError::InvalidRequest(format!(
         "Memory Bank cannot {operation}, because it stores facts about users; use Google's console for single facts"
     ))

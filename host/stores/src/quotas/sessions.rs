@@ -382,8 +382,8 @@ impl RunService for QuotaSessions {
         self.inner_runs()?.list(session, from, limit).await
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner_runs()?.interrupted(apps, limit).await
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner_runs()?.list_interrupted(apps, limit).await
     }
 }
 

@@ -108,7 +108,7 @@ impl AgentEngineSessions {
         guard.ok_or_else(|| busy("other events of this session are being stored"))
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<SessionKey, KnownSession>> {
+    fn known_sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, KnownSession>> {
         self.known.lock_unpoisoned()
     }
 
@@ -183,7 +183,7 @@ impl AgentEngineSessions {
     /// [`StoreError::SessionNotFound`] if the session does not exist.
     async fn read_index(&self, key: &SessionKey) -> Result<EventIndex, StoreError> {
         if self.find(key).await?.is_none() {
-            self.known().remove(key);
+            self.known_sessions().remove(key);
             return Err(StoreError::SessionNotFound(key.clone()));
         }
         Ok(EventIndex::of(&self.events(key).await?))
@@ -191,7 +191,7 @@ impl AgentEngineSessions {
 
     /// Changes the cached state of a session.
     fn update<T>(&self, key: &SessionKey, change: impl FnOnce(&mut KnownSession) -> T) -> T {
-        let mut known = self.known();
+        let mut known = self.known_sessions();
         if known.len() >= MAX_KNOWN_SESSIONS && !known.contains_key(key) {
             let now = Instant::now();
             known.retain(|_, session| session.leased_until.is_some_and(|until| until > now));
@@ -257,7 +257,7 @@ impl SessionService for AgentEngineSessions {
             Err(RequestError::Exists(_)) => return Err(StoreError::SessionExists(key)),
             Err(error) => return Err(error.into()),
         }
-        self.known().remove(&key);
+        self.known_sessions().remove(&key);
         let created = self.find(&key).await?;
         let created = created.ok_or_else(|| self.engine.error(activity, "the new session is not found"))?;
         Ok(session(key, &created, &Vector::new()))
@@ -290,7 +290,7 @@ impl SessionService for AgentEngineSessions {
 
     /// The age of a session is that of its last change in Agent Engine. Sessions that other programs have created are not
     /// returned. The events of those that are returned are read.
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
         let mut expired = Vec::new();
         for key in self.candidates(app, rule).await? {
             if expired.len() == limit {
@@ -298,7 +298,7 @@ impl SessionService for AgentEngineSessions {
             }
             let now = Instant::now();
             let is_held = |known: &KnownSession| known.leased_until.is_some_and(|until| until > now);
-            if self.known().get(&key).is_some_and(is_held) {
+            if self.known_sessions().get(&key).is_some_and(is_held) {
                 continue;
             }
             if let Some(session) = self.get(&key, EventWindow::Recent(0)).await? {
@@ -310,7 +310,7 @@ impl SessionService for AgentEngineSessions {
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         let _guard = self.lock(key).await?;
-        self.known().remove(key);
+        self.known_sessions().remove(key);
         // Deletes no session of another user or app.
         if self.find(key).await?.is_none() {
             return Ok(());
@@ -347,7 +347,7 @@ impl SessionService for AgentEngineSessions {
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
-        let renewed = self.known().get_mut(key).map(|known| {
+        let renewed = self.known_sessions().get_mut(key).map(|known| {
             let is_current = known.fence == fence;
             if is_current {
                 known.leased_until = Some(Instant::now() + lease.min(MAX_TURN_LEASE));
@@ -367,16 +367,16 @@ impl SessionService for AgentEngineSessions {
         reject_partial(event)?;
         let _guard = self.lock(key).await?;
         // Not put back after a failure, or if this future is dropped: the event may be stored then.
-        let known = self.known().get_mut(key).and_then(|known| known.events.take());
+        let known = self.known_sessions().get_mut(key).and_then(|known| known.events.take());
         let mut index = match known {
             Some(index) => index,
             None => self.read_index(key).await?,
         };
         let stored = index.find(event);
-        let current = self.known().get(key).map(|known| known.fence);
+        let current = self.known_sessions().get(key).map(|known| known.fence);
         if matches!(stored, Ok(None)) && fence.is_none_or(|fence| current == Some(fence)) {
             if !self.store(key, event).await? {
-                self.known().remove(key);
+                self.known_sessions().remove(key);
                 return Err(StoreError::SessionNotFound(key.clone()));
             }
             let revision = index.push(event);

@@ -185,8 +185,8 @@ impl SessionService for PostgresSessions {
         Ok(())
     }
 
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
-        reads::expired(&self.database, app, rule, limit).await
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+        reads::list_expired(&self.database, app, rule, limit).await
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {

@@ -207,9 +207,9 @@ impl SessionService for SqliteSessions {
         Ok(())
     }
 
-    async fn expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
         let (own_app, rule) = (app.to_owned(), *rule);
-        let found = self.database.read(move |connection| reads::expired(connection, &own_app, &rule, limit)).await;
+        let found = self.database.read(move |connection| reads::list_expired(connection, &own_app, &rule, limit)).await;
         found.map_err(self.database.error(format_args!("find sessions to delete of appName={app}")))
     }
 

@@ -316,8 +316,8 @@ async fn facts_are_generated_from_messages_and_found_by_similarity() {
     assert_eq!(server.requests().len(), before, "nothing is asked for without a query, nor added without a message");
 }
 
-async fn expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
-    let found = sessions.expired("app", &rule, limit).await.unwrap();
+async fn list_expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
+    let found = sessions.list_expired("app", &rule, limit).await.unwrap();
     found.into_iter().map(|session| (session.key.id.to_string(), session.updated.as_micros())).collect()
 }
 

@@ -41,8 +41,8 @@ async fn create_all(sessions: &dyn SessionService) {
     append(sessions, &key, [event_at(1)]).await;
 }
 
-async fn expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
-    let found = sessions.expired("app", &rule, limit).await.unwrap();
+async fn list_expired(sessions: &dyn SessionService, rule: ExpiryRule, limit: usize) -> Vec<(String, i64)> {
+    let found = sessions.list_expired("app", &rule, limit).await.unwrap();
     found.into_iter().map(|session| (session.key.id.to_string(), session.updated.as_micros())).collect()
 }
 

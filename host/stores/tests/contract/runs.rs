@@ -245,7 +245,7 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
     };
     let apps = ["other".to_owned(), "app".to_owned()];
     let ids = || async {
-        let found = runs(sessions).interrupted(&apps, 10).await.unwrap();
+        let found = runs(sessions).list_interrupted(&apps, 10).await.unwrap();
         assert!(found.iter().all(|run| run.request.is_none()), "requests may be large");
         found.into_iter().map(|run| run.id).collect::<Vec<_>>()
     };
@@ -256,8 +256,8 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
     assert_eq!(ids().await, ["accepted"]);
     sessions.renew_turn(&held, fence, Duration::ZERO).await.unwrap();
     assert_eq!(ids().await, ["accepted", "running"]);
-    assert_eq!(runs(sessions).interrupted(&apps, 1).await.unwrap().len(), 1);
-    assert_eq!(runs(sessions).interrupted(&apps[..1], 10).await.unwrap(), [], "it is of another app");
+    assert_eq!(runs(sessions).list_interrupted(&apps, 1).await.unwrap().len(), 1);
+    assert_eq!(runs(sessions).list_interrupted(&apps[..1], 10).await.unwrap(), [], "it is of another app");
     runs(sessions).change(&held, "running", None, &RunTransition::Wait).await.unwrap();
     assert_eq!(ids().await, ["accepted"]);
     sessions.delete(&free).await.unwrap();
@@ -312,7 +312,7 @@ async fn a_rewind_deletes_the_runs_that_have_begun_since(sessions: &dyn SessionS
         assert_eq!(runs(sessions).get(&key, &run.id).await.unwrap().as_ref(), Some(run));
     }
     assert_eq!(runs(sessions).get(&key, "queued").await.unwrap(), None);
-    let found = runs(sessions).interrupted(&["app".into()], 10).await.unwrap();
+    let found = runs(sessions).list_interrupted(&["app".into()], 10).await.unwrap();
     assert_eq!(found.iter().map(|run| &*run.id).collect::<Vec<_>>(), ["before", "during", "accepted"]);
     let events = sessions.get(&key, EventWindow::All).await.unwrap().unwrap().events;
     let bytes = events.iter().map(|event| event.json_len() as u64).sum::<u64>();

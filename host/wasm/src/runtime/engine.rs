@@ -231,7 +231,7 @@ impl Engine {
         }
         match tokio::time::timeout(self.options.queue_timeout, self.permits.clone().acquire_many_owned(permits)).await {
             Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(self.exhausted()),
+            Ok(Err(_)) | Err(_) => Err(self.busy_error()),
         }
     }
 
@@ -249,10 +249,10 @@ impl Engine {
         }
         let queued = QueuedCall::enter(&self.waiting);
         if queued.before >= self.options.max_queued as usize {
-            return Err(self.memory.exhausted().into());
+            return Err(self.memory.busy_error().into());
         }
         let room = self.memory.wait_for(bytes, || self.evict_oldest());
-        tokio::time::timeout(self.options.queue_timeout, room).await.map_err(|_| self.memory.exhausted().into())
+        tokio::time::timeout(self.options.queue_timeout, room).await.map_err(|_| self.memory.busy_error().into())
     }
 
     pub(crate) fn memory(&self) -> &Arc<EngineMemory> {
@@ -270,7 +270,7 @@ impl Engine {
     }
 
     /// Returns the error of a call that found no free instance in time.
-    pub(crate) fn exhausted(&self) -> CallError {
+    pub(crate) fn busy_error(&self) -> CallError {
         self.busy(BusyReason::Waited(self.options.queue_timeout))
     }
 

@@ -50,14 +50,14 @@ macro_rules! limits {
         limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::size", units::bytes, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::count", units::plain, $rest }] $($rows)* }
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::count", units::format_count, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: small_count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::count", units::plain, $rest }] $($rows)* }
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::count", units::format_count, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: time($($default:tt)+) $rest:tt; $($rows:tt)*) => {
         limits! {
-            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::duration", units::elapsed, $rest }]
+            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::duration", units::format_time, $rest }]
             $($rows)*
         }
     };
@@ -220,7 +220,7 @@ limits! {
             "let it send fewer or shorter headers"
         };
         Describe {
-            units::elapsed(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for `describe`",
+            units::format_time(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for `describe`",
             "let it only return the component's items"
         };
     }

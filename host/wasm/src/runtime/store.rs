@@ -323,7 +323,7 @@ impl Sandbox {
             };
         }
         if error.is::<PoolConcurrencyLimitError>() {
-            return self.engine.exhausted();
+            return self.engine.busy_error();
         }
         let text = format!("{error:#}");
         // Wasmtime has no types for these.

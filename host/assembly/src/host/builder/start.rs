@@ -354,7 +354,7 @@ fn configure_plugins(
     native: Factories<Arc<dyn Plugin>>,
     catalog: Arc<dyn CatalogSource>,
 ) -> Result<Arc<ConfiguredPlugins>, HostError> {
-    let mut registered = crate::plugins::registered().clone();
+    let mut registered = crate::plugins::factories().clone();
     registered.extend(native);
     let plugins = ConfiguredPlugins::while_loading(&config.plugins, &registered, catalog);
     plugins.map(Arc::new).map_err(|source| HostError::Plugin { file: file.to_owned(), source })

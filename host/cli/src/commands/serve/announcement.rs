@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use hatchery::shell::{quoted_path, session_commands};
+use hatchery::shell::{quote_path, session_commands};
 use hatchery::{AppSource, CatalogReport};
 use serde_json::json;
 
@@ -84,7 +84,7 @@ fn write_apps(listen: &ListenAddress, url: &str, source: &dyn AppSource, has_aut
         Some(first) => {
             let commands = session_commands(url, first, has_auth);
             let commands = match listen.socket() {
-                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quoted_path(path))),
+                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quote_path(path))),
                 None => commands,
             };
             let commands = indent(&escape_control(&commands));

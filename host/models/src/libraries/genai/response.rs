@@ -49,7 +49,7 @@ impl StreamDecoder {
         loop {
             let event = match self.first.take() {
                 Some(event) => Some(Ok(event)),
-                None => silent(self.events.as_mut()?.next()).await,
+                None => without_log(self.events.as_mut()?.next()).await,
             };
             let event = match event {
                 Some(Ok(event)) => event,

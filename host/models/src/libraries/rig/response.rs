@@ -119,7 +119,7 @@ impl StreamDecoder {
         loop {
             let item = match self.first.take() {
                 Some(item) => Some(Ok(item)),
-                None => silent(self.events.as_mut()?.next()).await,
+                None => without_log(self.events.as_mut()?.next()).await,
             };
             match item {
                 Some(Ok(Item::Event(StreamEvent::Text { text, .. }))) => {
@@ -135,7 +135,7 @@ impl StreamDecoder {
                     return Some(Err(model_error(&error, &self.origin)));
                 }
                 None => {
-                    let answer = silent(self.events.take()?.finish()).await;
+                    let answer = without_log(self.events.take()?.finish()).await;
                     return Some(match answer {
                         Ok(answer) => response(&answer, true).map_err(|error| error.in_response(&self.origin)),
                         Err(error) => Err(model_error(&error, &self.origin)),

@@ -244,18 +244,18 @@ fn schema() -> Value {
         "anyOf": [{"$ref": "#/$defs/SocketRequest"}, {"$ref": "#/$defs/SocketMessage"}],
         "$defs": definitions,
     });
-    moved(schema)
+    move_references(schema)
 }
 
 /// Replaces references to schemas of an OpenAPI document by references to definitions of a JSON Schema.
-fn moved(schema: Value) -> Value {
+fn move_references(schema: Value) -> Value {
     match schema {
         Value::String(text) => match text.strip_prefix("#/components/schemas/") {
             Some(name) => format!("#/$defs/{name}").into(),
             None => text.into(),
         },
         Value::Array(items) => items.into_iter().map(moved).collect(),
-        Value::Object(map) => map.into_iter().map(|(key, value)| (key, moved(value))).collect(),
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, move_references(value))).collect(),
         other => other,
     }
 }

@@ -289,7 +289,7 @@ impl Store {
         let fields = field_paths(&[keys::STATE, keys::INITIAL_STATE]);
         let snapshot = self.client.read(&self.session_names(key), Some(&fields), None).await?;
         let [Some(found), shared @ ..] = snapshot.documents.as_slice() else { return Ok(None) };
-        let (shared, read_time) = (state::shared(shared), snapshot.read_time.clone());
+        let (shared, read_time) = (state::read_shared(shared), snapshot.read_time.clone());
         let stored = StoredSession::new(found.clone(), &read_time);
         if !stored.status.is_visible() {
             return Ok(None);

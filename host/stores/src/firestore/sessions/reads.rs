@@ -27,8 +27,8 @@ impl Store {
         if !stored.status.is_visible() {
             return Ok(None);
         }
-        let mut state = state::shared(shared);
-        state.merge(&state::own_state(&stored.document));
+        let mut state = state::read_shared(shared);
+        state.merge(&state::read_own(&stored.document));
         let events = self.window(key, stored.revision, window, &snapshot.read_time).await?;
         let read = session(key.clone(), state, stored.revision, stored.created, stored.updated);
         Ok(Some(Session { events: events.into_iter().map(|stored| stored.event).collect(), ..read }))
@@ -117,7 +117,7 @@ impl Store {
     async fn shared_state(&self, app: &str, user: &str) -> Result<(State, String), StoreError> {
         let names = [names::app_state(app), names::user_state(app, user)];
         let snapshot = self.client.read(&names, None, None).await?;
-        Ok((state::shared(&snapshot.documents), snapshot.read_time))
+        Ok((state::read_shared(&snapshot.documents), snapshot.read_time))
     }
 
     pub(super) async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
@@ -165,7 +165,7 @@ fn session_usage(document: &Document) -> SessionUsage {
 fn to_listed_session(app: &str, user: &str, document: Document, shared: &State) -> Session {
     let id: Arc<str> = document.text(keys::ID).unwrap_or_default().into();
     let mut state = shared.clone();
-    state.merge(&state::own_state(&document));
+    state.merge(&state::read_own(&document));
     let (created, updated) = (document.time(keys::CREATE_TIME), document.time(keys::UPDATE_TIME));
     session(SessionKey::new(app, user, id), state, document.unsigned(keys::REVISION), created, updated)
 }

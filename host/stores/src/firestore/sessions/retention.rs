@@ -17,7 +17,7 @@ use crate::firestore::{keys, names};
 const FIELDS: &[&str] = &[keys::ID, keys::USER_ID, keys::STATUS, keys::LEASED_UNTIL, keys::UPDATE_TIME];
 
 impl Store {
-    pub(super) async fn expired(
+    pub(super) async fn list_expired(
         &self,
         app: &str,
         rule: &ExpiryRule,

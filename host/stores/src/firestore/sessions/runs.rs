@@ -76,7 +76,7 @@ impl RunService for FirestoreSessionService {
         self.0.list_runs(session, from, limit).await
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let mut runs = Vec::new();
         for app in apps {
             runs.extend(self.0.interrupted_in(app, limit).await?);

@@ -51,7 +51,7 @@ fn read(document: &Document, scope: StateScope) -> State {
 }
 
 /// Returns the state of the documents of an app and of a user.
-pub(super) fn shared(documents: &[Option<Document>]) -> State {
+pub(super) fn read_shared(documents: &[Option<Document>]) -> State {
     let mut state = State::default();
     for (document, scope) in documents.iter().zip([StateScope::App, StateScope::User]) {
         if let Some(document) = document {
@@ -62,7 +62,7 @@ pub(super) fn shared(documents: &[Option<Document>]) -> State {
 }
 
 /// Returns the state of a session's document.
-pub(super) fn own_state(document: &Document) -> State {
+pub(super) fn read_own(document: &Document) -> State {
     read(document, StateScope::Session)
 }
 

@@ -163,7 +163,7 @@ impl Reservation {
         let Self { ledger, session, is_user_scoped, .. } = self;
         let mut accounts = ledger.accounts();
         let Some(account) = accounts.users.get_mut(&owner(session)) else { return Ok(false) };
-        let Some(stored) = account.stored(session).or(known) else { return Ok(false) };
+        let Some(stored) = account.cached_usage(session).or(known) else { return Ok(false) };
         account.check(&ledger.quotas.of(&session.app), session, *is_user_scoped, stored, size)?;
         account.saving.add(session, size, *is_user_scoped);
         self.size = self.size + size;
@@ -282,7 +282,7 @@ impl Account {
     }
 
     /// Returns the usage of the session and its user, if it is cached.
-    fn stored(&self, session: &SessionKey) -> Option<ArtifactUsage> {
+    fn cached_usage(&self, session: &SessionKey) -> Option<ArtifactUsage> {
         let stored = self.stored.as_ref()?;
         let own = stored.sessions.get(&session.id)?;
         Some(ArtifactUsage {

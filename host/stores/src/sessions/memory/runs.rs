@@ -173,7 +173,7 @@ impl RunService for MemorySessions {
         Ok(RunPage { runs: page, next: (end > 0).then_some(end as u64) })
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let entries = self.background_runs.lock_unpoisoned().clone();
         let mut runs = Vec::new();
         for entry in entries {

@@ -138,7 +138,7 @@ fn read_list(app: &str, user: &str, rows: &[Row]) -> Result<Vec<Session>, Failur
 }
 
 /// Reads the sessions of an app that have expired by a rule.
-pub(super) async fn expired(
+pub(super) async fn list_expired(
     database: &Database,
     app: &str,
     rule: &ExpiryRule,

@@ -91,7 +91,7 @@ impl RunService for PostgresSessions {
         Ok(RunPage { runs: listed.into_iter().map(|row| row.run).collect(), next })
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let doing = "find interrupted runs";
         let rows = self.database.query(&doing, Repeat::Safe, queries::INTERRUPTED_RUNS, &[&apps, &limit]).await?;

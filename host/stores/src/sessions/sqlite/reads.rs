@@ -116,7 +116,7 @@ pub(super) fn list_page(
 }
 
 /// Reads the sessions of an app that a rule wants deleted.
-pub(super) fn expired(
+pub(super) fn list_expired(
     connection: &Connection,
     app: &str,
     rule: &ExpiryRule,

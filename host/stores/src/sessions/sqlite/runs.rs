@@ -105,7 +105,7 @@ impl RunService for SqliteSessions {
         Ok(RunPage { runs: listed.into_iter().map(|(_, run)| run).collect(), next })
     }
 
-    async fn interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let apps = serde_json::json!(apps).to_string();
         let found = self.database.read(move |connection| {
             let mut find = connection.prepare_cached(queries::INTERRUPTED_RUNS)?;

@@ -65,7 +65,7 @@ async fn a_run_of_an_earlier_process_is_read_back() {
     let second = SqliteSessions::open(&file).await.unwrap();
     assert_eq!(second.runs().unwrap().get(&key, "r1").await.unwrap(), Some(run.clone()));
     assert_eq!(
-        second.runs().unwrap().interrupted(&["app".into()], 10).await.unwrap(),
+        second.runs().unwrap().list_interrupted(&["app".into()], 10).await.unwrap(),
         [StoredRun { request: None, ..run }]
     );
 }

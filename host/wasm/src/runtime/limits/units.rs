@@ -86,12 +86,12 @@ pub(crate) fn count<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer
 }
 
 /// Formats a number without a unit.
-pub(crate) fn plain(count: impl Display) -> String {
+pub(crate) fn format_count(count: impl Display) -> String {
     count.to_string()
 }
 
 /// Formats a duration, such as `500ms` or `30s`.
-pub fn elapsed(time: Duration) -> String {
+pub fn format_time(time: Duration) -> String {
     format!("{time:?}")
 }
 
