@@ -19,11 +19,11 @@ pub struct Tree(Vec<Node>);
 enum Node {
     /// A model that makes its calls at once.
     Calls { agent: String, kind: CallKind, count: usize },
-    /// Code that makes its calls one after the other.
+    /// Code that makes its calls in sequence.
     Code { agent: &'static str, count: usize },
     /// A model that calls an agent as a tool, which makes its calls at once.
     Delegates { agent: String, count: usize },
-    /// Agents one after the other.
+    /// Agents in sequence.
     Sequential { agent: String, nodes: Vec<Node> },
     /// Agents at the same time.
     Parallel { agent: String, nodes: Vec<Node> },
@@ -33,7 +33,7 @@ enum Node {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum CallKind {
     Plain,
-    /// A person has to confirm each.
+    /// A person must confirm each.
     Confirmed,
     /// Not idempotent: each is made at most once.
     Once,
@@ -264,7 +264,7 @@ fn sequence<'a>(
     json!({"agent_class": class, "name": agent, "sub_agents": sub_agents})
 }
 
-/// Returns the pairs of effects of different nodes that run one after the other.
+/// Returns the pairs of effects of different nodes that run in sequence.
 fn between(nodes: &[Node]) -> Vec<(String, String)> {
     let pairs = nodes.iter().enumerate().flat_map(|(index, later)| {
         nodes.iter().take(index).flat_map(move |earlier| {

@@ -20,7 +20,7 @@ use crate::{Answer, event, paths};
 /// A timeout that only a defect reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Timeout for the start of a host that has to compile components. Compilers run with a low priority.
+/// Timeout for the start of a host that must compile components. Compilers run with a low priority.
 const LOADING_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Timeout for building components, whose dependencies may have to be downloaded and compiled.

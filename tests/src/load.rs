@@ -2,7 +2,7 @@
 //! a bare axum server that answers with bodies of the same size, and other agent servers.
 //!
 //! Each row reports the throughput, the CPU time of the server for each pair of requests, and latencies. Rows of one
-//! report ran on the same machine one after the other, so their ratios mean more than their values.
+//! report ran on the same machine in sequence, so their ratios mean more than their values.
 
 mod bare_tool;
 mod chart;

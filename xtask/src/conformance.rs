@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::step;
 use crate::workspace::Workspace;
 
-/// A suite, and where it comes from.
+/// A suite and its source.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// The protocol

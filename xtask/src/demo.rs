@@ -1,5 +1,5 @@
 //! `cargo xtask demo`: builds the host and the Rust samples, then serves them. Samples that take long to build, or need
-//! Python or Node.js, are built in the background meanwhile: the running host loads each as soon as it is there.
+//! Python or Node.js, are built in the background meanwhile: the running host loads each as soon as it exists.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 //! `cargo xtask load`: builds the host, the load test and, if asked for, other agent servers in the same profile, and measures them
-//! one after the other.
+//! in sequence.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ use crate::step::{self, Steps};
 use crate::workspace::Workspace;
 use crate::{ALLOCATOR, TOOLCHAIN, toolchain};
 
-/// Where the picture of long sessions is kept.
+/// The path of the chart of long sessions.
 const PICTURE: &str = "docs/images/turn-cost.svg";
 
 /// Other agent servers: the folder below `tests/rivals`, which is the name of the program, too.

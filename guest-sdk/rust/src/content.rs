@@ -1,4 +1,4 @@
-//! Messages: [`Content`] made of [`Part`]s. They mirror Gemini's JSON; keys that this version does not know are kept in
+//! Messages: [`Content`] made of [`Part`]s. They mirror Gemini's JSON; unknown keys are preserved in
 //! `extra`.
 
 use serde_json::{Map, Value};

@@ -48,7 +48,7 @@
 //!
 //! # Grants
 //!
-//! A component's code can compute, and can use the session that it is called in. Everything else has to be granted by
+//! A component's code can compute, and can use the session that it is called in. Everything else must be granted by
 //! the operator. [`requests!`] declares which grants the component needs and why, with the keys of `grants`; `hatchery
 //! inspect` shows them:
 //!

@@ -64,7 +64,7 @@ impl Sessions<'_> {
         Self { app, context: PhantomData }
     }
 
-    /// Creates a session with this id and state. `None` stands for a new id.
+    /// Creates a session with this id and state; with a new id if `id` is `None`.
     ///
     /// # Errors
     /// `SESSION_EXISTS` if the id is taken. See also [`Sessions`].

@@ -31,7 +31,7 @@ pub struct Tool {
     pub description: &'static str,
     /// True if its result arrives later.
     pub long_running: bool,
-    /// True if a person has to confirm each call before it runs.
+    /// True if a person must confirm each call before it runs.
     pub requires_confirmation: bool,
     /// Returns the JSON Schema of the arguments. `None` if the tool takes none.
     pub parameters: fn() -> Option<Value>,

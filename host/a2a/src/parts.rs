@@ -57,7 +57,7 @@ pub(crate) struct ReceivedPart {
     pub(crate) is_long_running: bool,
 }
 
-/// Converts a part of a peer. Data without a type is never taken for a function call.
+/// Converts a part of a peer. Data without a type is never interpreted as a function call.
 pub(crate) fn receive(part: Part) -> ReceivedPart {
     let is_long_running = is_set(&part.metadata, IS_LONG_RUNNING);
     let (thought, signature) = (is_set(&part.metadata, THOUGHT), thought_signature(&part.metadata));

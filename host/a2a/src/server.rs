@@ -40,7 +40,7 @@ pub use task_id::is_reserved_user;
 /// Settings of the server.
 #[derive(Clone)]
 pub struct ServerSettings {
-    /// Patterns of the names of apps that clients may use, in which `*` stands for any text.
+    /// Patterns of the names of apps that clients may use, in which `*` matches any text.
     pub apps: Vec<String>,
     /// The app of the routes that name none. `None` means the only one that clients may use.
     pub default_app: Option<String>,

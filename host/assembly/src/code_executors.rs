@@ -17,7 +17,7 @@ pub(crate) type CodeExecutors = BTreeMap<String, ConfiguredExecutor>;
 /// An executor, or why it cannot be used.
 type ConfiguredExecutor = Result<Arc<RevocableExecutor>, String>;
 
-/// Creates the executors of a configuration. Those of `kept` are used again.
+/// Creates the executors of a configuration. Those of `kept` are reused.
 pub(crate) fn executors(configs: &BTreeMap<String, CodeExecutorConfig>, mut kept: CodeExecutors) -> CodeExecutors {
     let executor = |(name, config): (&String, &CodeExecutorConfig)| {
         let create = || create(name, config).map(|executor| Arc::new(RevocableExecutor::new(executor)));

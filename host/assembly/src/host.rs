@@ -128,7 +128,7 @@ impl Host {
     }
 
     /// Reads the configuration file again and applies it without a restart, as a host that watches its folder does by
-    /// itself. Returns false if it cannot be used: the one before stays in force, and the log has the reason.
+    /// itself. Returns false if it cannot be used: the previous one stays in force, and the log has the reason.
     pub async fn reload_config(&self) -> bool {
         self.live.reload(Trigger::Request).await
     }

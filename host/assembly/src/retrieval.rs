@@ -39,7 +39,7 @@ pub(crate) struct ConfiguredIndex {
     index: RetrievalIndex,
 }
 
-/// Creates the indexes of a configuration. Those of `kept` are used again.
+/// Creates the indexes of a configuration. Those of `kept` are reused.
 ///
 /// # Errors
 /// If no model provider has a configured embedder.

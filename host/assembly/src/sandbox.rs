@@ -79,7 +79,7 @@ fn installed_files(program: Option<&Path>, environment: impl Fn(&str) -> Option<
     folders.into_iter().flatten().map(|folder| folder.join(COMPONENT)).collect()
 }
 
-/// The executor of a component that is loaded when it is needed, and then kept.
+/// The executor of a component that is loaded on first use.
 struct Sandbox {
     /// The places of the component. The first that exists counts.
     files: Vec<PathBuf>,

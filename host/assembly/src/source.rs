@@ -93,7 +93,7 @@ pub struct ComponentDetail {
     pub missing_lines: Option<String>,
     pub limits: ComponentLimits,
     pub usage: ComponentUsage,
-    /// The revisions that can be restored. The one that began to serve last comes first.
+    /// The revisions that can be restored, newest first.
     pub revisions: Vec<StoredRevision>,
 }
 

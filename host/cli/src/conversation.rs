@@ -32,7 +32,7 @@ pub struct Conversation {
 pub struct Turn {
     /// The message of the user.
     pub user: String,
-    /// The message as it has to be stored, for plugins that change it. `None` skips the check.
+    /// The message as it must be stored, for plugins that change it. `None` skips the check.
     #[serde(default)]
     pub stored: Option<String>,
     /// The expected items, in this order. Other items may be in between.

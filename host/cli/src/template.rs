@@ -131,7 +131,7 @@ impl TemplateKind {
         files
     }
 
-    /// Returns true if the project has to be built.
+    /// Returns true if the project must be built.
     pub fn is_component(self) -> bool {
         match self {
             Self::Agent | Self::Tool | Self::Callback => true,

@@ -9,7 +9,7 @@ use crate::wildcard::matches_wildcard;
 pub struct ClientScope {
     /// The user of its sessions. `None` if it may act for any.
     pub user: Option<Arc<str>>,
-    /// Patterns of the names of apps, in which `*` stands for any text.
+    /// Patterns of the names of apps, in which `*` matches any text.
     pub apps: Arc<[String]>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The name of the function call that requests a confirmation from the client. Its response carries the decision.
 pub const REQUEST_CONFIRMATION: &str = "adk_request_confirmation";
 
-/// Returns the hint for a tool that provides none. It describes the response that the client has to send.
+/// Returns the hint for a tool that provides none. It describes the response that the client must send.
 pub fn confirmation_hint(tool: &str) -> String {
     format!(
         "Please approve or reject the tool call {tool}() by responding with a FunctionResponse with an expected \

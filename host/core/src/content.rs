@@ -1,6 +1,6 @@
 //! Messages between people, models and tools: [`Content`] consists of [`Part`]s.
 //!
-//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are kept in
+//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are preserved in
 //! `extra` and written back, so that nothing is lost between a client, a store and a component.
 
 use bytes::Bytes;

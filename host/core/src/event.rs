@@ -258,7 +258,7 @@ impl KnownKeys for Compaction {
     const KEYS: &'static [&'static str] = &["startTimestamp", "endTimestamp", "compactedContent"];
 }
 
-/// Token counts of one model call. Unknown keys are kept.
+/// Token counts of one model call. Unknown keys are preserved.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UsageMetadata {

@@ -81,7 +81,7 @@ pub trait ItemResolver: Send + Sync {
         Err(none(ItemKind::Toolset, name))
     }
 
-    /// Creates the toolset that an entry of an agent's tools stands for, with the arguments of that entry. The default
+    /// Creates the toolset that an entry of an agent's tools names, with the arguments of the entry. The default
     /// has none.
     ///
     /// # Errors

@@ -67,6 +67,6 @@ pub enum ToolExecution {
     /// Concurrently.
     #[default]
     Parallel,
-    /// One after the other.
+    /// Sequentially.
     Sequential,
 }

@@ -19,7 +19,7 @@ pub struct RunUsage {
     pub tokens: AtomicU64,
     /// Steps of checks against JSON Schemas.
     pub check_steps: AtomicU64,
-    /// Stored events, and events of agents called as tools, which are kept in memory until the call ends.
+    /// Stored events, and events of agents called as tools, which stay in memory until the call ends.
     pub events: AtomicU32,
     /// Bytes of the JSON of these events, of all streamed chunks, and of `temp:` state that was set.
     pub event_bytes: AtomicU64,

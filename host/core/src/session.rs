@@ -107,7 +107,7 @@ pub enum EventWindow {
     AfterRevision(u64),
     /// The first `limit` events after a revision, for a reader that reads page by page.
     Page {
-        /// The revision of the last event of the page before; 0 for the first page.
+        /// The revision of the last event of the previous page; 0 for the first page.
         after: u64,
         /// The most events to return.
         limit: usize,

@@ -96,7 +96,7 @@ pub trait Tool: Send + Sync {
         true
     }
 
-    /// Returns true if a person has to approve each call before it runs.
+    /// Returns true if a person must approve each call before it runs.
     fn requires_confirmation(&self) -> bool {
         false
     }

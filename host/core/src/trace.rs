@@ -269,7 +269,7 @@ impl SpanContext {
         Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)), started: Some(started), ended: None }
     }
 
-    /// Begins to record the progress of a model call that begins at this place.
+    /// Starts to record the progress of a model call that begins at this place.
     pub fn begin_model_call(&self) -> ModelCallProgress {
         ModelCallProgress::begin(self)
     }
@@ -350,7 +350,7 @@ impl Span {
         self.record(|data| data.error = Some(SpanError { code: code.to_owned(), message: message() }));
     }
 
-    /// Begins to record the progress of a model call, which is part of its request.
+    /// Starts to record the progress of a model call, which is part of its request.
     pub fn begin_model_call(&self) -> ModelCallProgress {
         self.context.begin_model_call()
     }

@@ -125,7 +125,7 @@ impl TurnLease {
     }
 
     /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the same
-    /// number, so nothing has to be stored. Losing it cancels `run`.
+    /// number, so nothing needs to be stored. Losing it cancels `run`.
     pub fn pass_on(&self, run: CancellationToken) -> Option<Self> {
         let renewed = *self.renewed.lock_unpoisoned();
         let is_recent = UptimeInstant::now() < renewed + self.duration / 3;

@@ -1,4 +1,4 @@
-//! Patterns in which `*` stands for any text.
+//! Patterns in which `*` matches any text.
 
 /// Returns true if `pattern` is `name` with any text for each `*`.
 pub fn matches_wildcard(pattern: &str, name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Credentials of tools: those that a user grants over the protocol of [`hatchery_core::REQUEST_CREDENTIAL`], and those
 //! that the host gets itself.
 //!
-//! A tool asks its [`ToolAuthenticator`] before each request. If the user has to be asked, the authenticator requests that
+//! A tool asks its [`ToolAuthenticator`] before each request. If the user must be asked, the authenticator requests that
 //! from the context of the call, and the tool returns [`pending_result`]. Tokens are refreshed shortly before they expire.
 
 mod endpoints;
@@ -141,7 +141,7 @@ impl ToolAuthenticator {
         Ok(())
     }
 
-    /// Returns the credential that needs no user; `None` if a user has to grant it.
+    /// Returns the credential that needs no user; `None` if a user must grant it.
     async fn own_credential(&self) -> Result<Option<AuthCredential>, AuthError> {
         let Some(raw) = &self.config.raw_auth_credential else { return Ok(None) };
         if let Some(account) = &raw.service_account {
@@ -163,7 +163,7 @@ impl ToolAuthenticator {
         Ok(is_complete.then(|| raw.clone()))
     }
 
-    /// Exchanges the user's answer for tokens, or refreshes stored ones. `None` if the user has to be asked.
+    /// Exchanges the user's answer for tokens, or refreshes stored ones. `None` if the user must be asked.
     async fn exchange(&self, cx: &CallContext, key: &str) -> Result<Option<AuthCredential>, AuthError> {
         let granted = match cx.user_credential(key).await? {
             None => return Ok(None),

@@ -1,4 +1,4 @@
-//! Files that stand for documents of other hosts.
+//! Local files in place of documents of other hosts.
 
 use std::io;
 use std::path::Path;

@@ -308,7 +308,7 @@ impl Runner {
         self.0.run_bus.stop();
     }
 
-    /// Starts a run in a task of its own. The turns of one session run one after the other, in the order of these
+    /// Starts a run in a task of its own. The turns of one session run in sequence, in the order of these
     /// calls. A failed turn does not stop the next.
     ///
     /// # Errors

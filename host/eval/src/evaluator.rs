@@ -159,7 +159,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// Sends the messages of a case one after the other. Returns the turns, and the reason if one of them failed.
+    /// Sends the messages of a case in sequence. Returns the turns, and the reason if one of them failed.
     async fn converse(
         &self,
         case: &EvalCase,

@@ -323,7 +323,7 @@ impl From<InvalidFileName> for Failure {
     }
 }
 
-/// Returns the error for a lost session: the model has to define its variables again.
+/// Returns the error for a lost session: the model must define its variables again.
 fn session_lost() -> ToolError {
     ToolError::Recoverable(
         "the container of this session has ended, and the variables and files of earlier code with it; the next code runs in \

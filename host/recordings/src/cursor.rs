@@ -58,7 +58,7 @@ impl Cursor {
         Self { agents, user_message_index, error_code: message.and_then(|message| message.error_code) }
     }
 
-    /// Returns the recorded outcome of the agent's next model call, which has to be a call with this request.
+    /// Returns the recorded outcome of the agent's next model call, which must be a call with this request.
     pub(crate) fn next_model_call(
         &mut self,
         agent: &str,
@@ -90,7 +90,7 @@ impl Cursor {
         Ok(RecordedOutcome::Completed(ModelOutcome { response, ..outcome }))
     }
 
-    /// Returns the agent's next live conversation, which has to be one with this request.
+    /// Returns the agent's next live conversation, which must be one with this request.
     pub(crate) fn next_live_call(
         &mut self,
         agent: &str,

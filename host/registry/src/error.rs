@@ -152,7 +152,7 @@ pub enum RegistryError {
         problem: String,
         advice: String,
     },
-    /// A component has to be signed by a key that is not trusted.
+    /// A component must be signed by a key that is not trusted.
     #[error(
         "components.{name}.signed_by: the key {id} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml"
     )]

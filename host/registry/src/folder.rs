@@ -340,7 +340,7 @@ fn component_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.wasm"))
 }
 
-/// Returns the trusted signer. If the lockfile has a signer, it has to be the same.
+/// Returns the trusted signer. It must be the signer in the lockfile, if there is one.
 fn check_locked_signer(
     path: &Path,
     locked: &LockEntry,

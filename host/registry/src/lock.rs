@@ -42,7 +42,7 @@ pub(crate) struct LockEntry {
 }
 
 impl LockEntry {
-    /// Returns the subject that the signature has to name.
+    /// Returns the subject that the signature must name.
     pub(crate) fn subject<'a>(&'a self, name: &'a str) -> SignatureSubject<'a> {
         SignatureSubject { name, version: self.reference.version() }
     }

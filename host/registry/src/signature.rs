@@ -131,7 +131,7 @@ pub struct SignatureVerifier {
     identities: BTreeMap<String, ExpectedIdentity>,
 }
 
-/// The component that a signature has to name.
+/// The component that a signature must name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignatureSubject<'a> {
     /// The name of the component, which is the file name without `.wasm`.

@@ -10,7 +10,7 @@ use crate::state::AppState;
 /// How often the server looks for runs of hosts that have ended.
 const INTERVAL: Duration = Duration::from_secs(2);
 
-/// Most runs that are continued at a time.
+/// Maximum number of concurrently continued runs.
 const MAX_RUNS: usize = 64;
 
 /// Continues runs for ever.

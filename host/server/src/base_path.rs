@@ -1,4 +1,4 @@
-//! The base path of a server: it is taken off before a request reaches its route, and put before the paths in responses.
+//! The base path of a server: removed from the paths of requests before routing, and added to the paths in responses.
 
 use axum::extract::{OriginalUri, Request};
 use axum::http::uri::PathAndQuery;

@@ -8,7 +8,7 @@ use hatchery_core::sync::MutexExt;
 
 use crate::error::ApiError;
 
-/// Most bytes of all drafts.
+/// Maximum number of bytes of all drafts.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The drafts of apps. Cheap to clone; clones share them.

@@ -1,4 +1,4 @@
-//! The address that a request comes from.
+//! The client address of a request.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -84,7 +84,7 @@ impl Tls {
         }
     }
 
-    /// Reads the files again. If they cannot be used, the certificate before is kept.
+    /// Reads the files again. If they cannot be used, the previous certificate is kept.
     fn reload(&self) {
         let config = TlsConfig::clone(&self.config.load());
         match self.prepare(&config) {

@@ -8,7 +8,7 @@ use hatchery_core::{SpanData, SpanExporter, SpanOperation, Timestamp, TraceParen
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// Maximum number of events that are kept.
+/// Maximum number of stored events.
 const MAX_EVENTS: usize = 1000;
 
 /// The newest events of a host. Cheap to clone; clones share them. Of more than 1,000 the oldest are dropped.
@@ -110,7 +110,7 @@ pub enum HostEventKind {
 /// The events after an id.
 #[derive(Debug, Default, PartialEq)]
 pub struct Update {
-    /// True if some of them are not kept any more.
+    /// True if some of them are no longer stored.
     pub has_gap: bool,
     pub events: Vec<Arc<HostEvent>>,
 }
@@ -143,7 +143,7 @@ impl HostEvents {
         self.0.newest.subscribe()
     }
 
-    /// Returns the events after the one with this id; all that are kept if it is 0.
+    /// Returns the stored events after the event with this id; all of them if it is 0.
     pub fn after(&self, id: u64) -> Update {
         let log = self.0.log.lock_unpoisoned();
         let oldest = log.events.front().map_or(log.next, |event| event.id);

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{SpanData, SpanExporter, SpanOperation, TraceParent};
 
-/// Maximum number of spans that are kept.
+/// Maximum number of stored spans.
 const MAX_SPANS: usize = 10_000;
 
-/// Maximum number of bytes that the kept spans take.
+/// Maximum size of the stored spans in bytes.
 const MAX_BYTES: usize = 64 << 20;
 
 /// A ring buffer of the newest spans of all runs, with the content of model and tool calls: at most 10,000 spans and
@@ -31,7 +31,7 @@ struct Spans {
 }
 
 impl TraceStore {
-    /// Sets whether spans are kept. They are by default; those that were kept are removed if they are not any more.
+    /// Sets whether spans are stored. Default: true. When disabled, stored spans are removed.
     pub fn set_enabled(&self, is_enabled: bool) {
         let mut store = self.0.lock_unpoisoned();
         if is_enabled {

@@ -21,7 +21,7 @@ const LINE_COST: usize = 128;
 /// Maximum number of lines of one call in the audit log.
 const MAX_AUDIT_LINES: u32 = 16;
 
-/// Bytes at the end of stderr that are kept for the message of a crash.
+/// Number of bytes at the end of stderr that are stored for the error message of a crash.
 const STDERR_TAIL: usize = 1024;
 
 /// The log of one call. Clones share the budget.

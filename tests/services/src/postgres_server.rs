@@ -36,7 +36,7 @@ pub struct PostgresServer {
     folder: PathBuf,
     port: u16,
     arguments: Vec<String>,
-    /// True if it is never dropped, so that its folder has to be removed by another process.
+    /// True if it is never dropped, so that its folder must be removed by another process.
     is_static: bool,
     /// Its standard input keeps the server running. `None` while the server is stopped.
     supervisor: Option<Child>,

@@ -97,7 +97,7 @@ async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
     Ok(())
 }
 
-/// An app whose model calls the tool of `web-fetch` with these paths at once, one after the other, then says what the
+/// An app whose model calls the tool of `web-fetch` with these paths at once, in sequence, then says what the
 /// last one answered.
 fn errands(server: &Effects, paths: &[&str], settings: &str) -> Result<Folder> {
     let folder = Folder::of_samples()?;

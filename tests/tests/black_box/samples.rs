@@ -86,7 +86,7 @@ async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_se
     assert_eq!(event::texts(&yesterday).concat(), "The help desk says: Order 17 is on its way.");
     let desk = host.session("help-desk", "concierge").await?;
     assert_eq!(event::text_at(&desk, "/events/0/content/parts/0/text"), "Where is order 17?");
-    // A run of the same session begins when the one before is in the memory.
+    // A run of the same session begins when the previous one is in the memory.
     host.run("concierge", "yesterday", "Hello").await?;
     let today = host.ask("concierge", "today", "What was said about order 17").await?;
     let text = event::texts(&today).concat();

@@ -220,7 +220,7 @@ async fn a_disconnect_does_not_end_the_run() -> Result<()> {
     let mut stream = host.stream("slow", "s", "go", true).await?;
     stream.next().await?.context("a first piece")?;
     drop(stream);
-    // Turns of one session come one after the other: this one waits for the one that was left.
+    // Turns of one session come in sequence: this one waits for the one that was left.
     host.run("slow", "s", "again").await?;
     let stored = host.session("slow", "s").await?;
     let texts = event::texts(stored["events"].as_array().context("events")?);

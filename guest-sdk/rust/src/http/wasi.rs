@@ -1,7 +1,7 @@
 //! HTTP transport through `wasi:http`.
 //!
 //! `wasi:http` 0.2 predates asynchronous functions: waiting blocks the whole instance. To run requests concurrently, a
-//! future that has to wait first lets the others start their requests, and then waits for all of them at once.
+//! future that must wait first lets the others start their requests, and then waits for all of them at once.
 
 use std::cell::RefCell;
 use std::pin::Pin;

@@ -130,7 +130,7 @@ impl StoredTask {
         self.runs.iter().filter(|run| !run.state.is_at_rest())
     }
 
-    /// Returns the runs whose state has changed since a time, oldest first. `None` stands for the beginning.
+    /// Returns the runs whose state has changed since a time, oldest first. `None` means all runs.
     pub(super) fn runs_changed_since(&self, time: Option<Timestamp>) -> impl Iterator<Item = &StoredRun> {
         self.runs.iter().filter(move |run| time.is_none_or(|time| run.updated > time))
     }

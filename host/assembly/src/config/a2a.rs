@@ -32,7 +32,7 @@ pub struct A2aConfig {
     pub push: A2aPushConfig,
 }
 
-/// The apps that A2A clients may use. In a pattern, `*` stands for any text.
+/// The apps that A2A clients may use. In a pattern, `*` matches any text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct A2aExposeConfig {

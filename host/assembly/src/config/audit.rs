@@ -17,7 +17,7 @@ pub struct AuditConfig {
     pub file: Option<PathBuf>,
     /// Size at which the file is renamed to `audit.log.1` and a new one is started; at least [`AuditConfig::MIN_SIZE`].
     pub max_size: ByteSize,
-    /// Number of old files that are kept: `audit.log.1` and so on.
+    /// Number of rotated files to keep: `audit.log.1` and so on.
     pub max_backups: usize,
 }
 

@@ -30,7 +30,7 @@ pub struct IntegrationConfig {
     /// The triggers of the integration, such as `api_trigger/orders`. Default: all.
     pub triggers: Vec<String>,
     pub connection: Option<String>,
-    /// Operations by entity of the connection. An empty list stands for all that its connector has.
+    /// Operations by entity of the connection. An empty list means all operations of the connector.
     pub entity_operations: BTreeMap<String, Vec<IntegrationOperation>>,
     /// Actions of the connection.
     pub actions: Vec<String>,

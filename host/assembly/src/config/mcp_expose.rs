@@ -13,7 +13,7 @@ pub struct McpPromptConfig {
     /// A text for people.
     #[serde(default)]
     pub description: String,
-    /// The arguments. `{NAME}` in the messages stands for one of them.
+    /// The arguments. `{NAME}` in a message is replaced by the value of an argument.
     #[serde(default)]
     pub arguments: Vec<McpPromptArgumentConfig>,
     /// The messages.

@@ -21,7 +21,7 @@ pub struct RetrievalConfig {
     pub artifacts: bool,
     /// The description of the texts for models.
     pub description: String,
-    /// Patterns of the paths of files, or of the names of artifacts, in which `*` stands for any text. Default: all.
+    /// Patterns of the paths of files, or of the names of artifacts, in which `*` matches any text. Default: all.
     pub include: Option<Vec<String>>,
     /// Maximum size of a file. Larger ones are left out. Default: 1 MiB.
     pub max_file: Option<ByteSize>,

@@ -1,7 +1,7 @@
 //! The configuration in force, and its replacement while the host runs.
 //!
 //! A changed configuration is checked as a whole. Everything that can fail is prepared first: model providers, plugins,
-//! indexes, and what [subscribers](ConfigSubscriber) make of it. If one of them refuses, the configuration before stays in
+//! indexes, and what [subscribers](ConfigSubscriber) make of it. If one of them refuses, the previous configuration stays in
 //! force. Otherwise each part is swapped for its successor. Runs in progress keep the parts that they have started with.
 
 use std::collections::BTreeSet;
@@ -187,7 +187,7 @@ impl LiveConfig {
     }
 
     /// Reads the file again and applies it. Returns false if it cannot be used; then the log and the report of the host have
-    /// the reason, and the configuration before stays in force.
+    /// the reason, and the previous configuration stays in force.
     pub(super) async fn reload(&self, trigger: Trigger) -> bool {
         let Some(source) = &self.source else { return true };
         let _applying = self.applying.lock().await;

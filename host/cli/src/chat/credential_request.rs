@@ -26,7 +26,7 @@ pub struct CredentialRequest {
     config: AuthConfig,
 }
 
-/// A part of a credential that the user has to enter.
+/// A part of a credential that the user must enter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
     pub prompt: &'static str,

@@ -16,7 +16,7 @@ use crate::terminal::escape_control;
 /// The calls that are pending after a turn, in the order of their events.
 #[derive(Debug, Default, PartialEq)]
 pub struct PendingCalls {
-    /// Calls that a person has to approve or reject.
+    /// Calls that a person must approve or reject.
     pub approvals: Vec<ApprovalRequest>,
     /// Calls that need a credential of the user.
     pub credentials: Vec<CredentialRequest>,
@@ -26,7 +26,7 @@ pub struct PendingCalls {
     tools: BTreeMap<String, String>,
 }
 
-/// A tool call that a person has to approve or reject.
+/// A tool call that a person must approve or reject.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ApprovalRequest {
     /// The id of the confirmation request, which the response must have.
@@ -62,7 +62,7 @@ struct ConfirmationArgs {
 }
 
 impl PendingCalls {
-    /// Returns true if the user has to answer before the calls can be made.
+    /// Returns true if the user must answer before the calls can be made.
     pub fn need_answer(&self) -> bool {
         !self.approvals.is_empty() || !self.credentials.is_empty()
     }

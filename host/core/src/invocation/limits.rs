@@ -92,7 +92,7 @@ impl Invocation {
                 return Err(self.exceed(RunLimit::Events, u64::from(max_events), event));
             }
         }
-        // Speech is neither stored nor kept, and ends with the run's time.
+        // Speech is not stored, and ends with the run's time.
         if max_bytes > 0 && !(self.run_config.live.is_some() && event.is_media_chunk()) {
             // The event keeps its JSON for the store or the client, which need it next.
             let bytes = event.json().len() as u64;

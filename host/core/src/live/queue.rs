@@ -17,7 +17,7 @@ use super::LiveRequest;
 use crate::content::Content;
 use crate::sync::MutexExt;
 
-/// The queue takes no more requests.
+/// The queue is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the live run takes no more requests: its queue is closed")]
 pub struct LiveQueueClosed;
@@ -148,7 +148,7 @@ impl LiveRequestQueue {
         self.0.is_stopped.load(Ordering::SeqCst)
     }
 
-    /// Returns true if the queue takes no more requests.
+    /// Returns true if the queue is closed.
     pub fn is_closed(&self) -> bool {
         self.0.closed.is_cancelled()
     }

@@ -22,7 +22,7 @@ pub enum LiveRequest {
     },
     /// A chunk of audio, or an image.
     Blob(Blob),
-    /// The user begins to speak.
+    /// The user starts to speak.
     ActivityStart,
     /// The user stops speaking.
     ActivityEnd,

@@ -1,4 +1,4 @@
-//! Content of spans: requests and responses of models and tools, which are kept within bounds and not serialized.
+//! Content of spans: requests and responses of models and tools, which are bounded and not serialized.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::model::{FunctionDeclaration, LlmRequest};
 /// tools, of a response, of arguments, of a result.
 const MAX_BYTES: usize = 64 << 10;
 
-/// Maximum number of contents of a request that are kept.
+/// Maximum number of stored contents of a request.
 const MAX_CONTENTS: usize = 100;
 
 /// The input and the output of a span's operation.
@@ -25,7 +25,7 @@ pub enum SpanContent {
     Model {
         /// The request, with its newest contents.
         request: Arc<LlmRequest>,
-        /// Number of older contents, which are not kept.
+        /// Number of older contents, which are not stored.
         omitted: usize,
         /// The event of the response, or its size if it is too large; `None` if there is none.
         response: Option<BoundedValue<Arc<Event>>>,
@@ -39,7 +39,7 @@ pub enum SpanContent {
     },
 }
 
-/// A value, or the size of one that is too large to be kept.
+/// A value, or the size of a value that is too large to store.
 #[derive(Debug)]
 pub enum BoundedValue<T> {
     Value(T),

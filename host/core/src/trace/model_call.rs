@@ -39,7 +39,7 @@ struct Progress {
 }
 
 impl ModelCallProgress {
-    /// Begins to record the call of the current span.
+    /// Starts to record the call of the current span.
     pub(super) fn begin(context: &SpanContext) -> Self {
         let begin = |place: &Arc<Place>| Progress {
             started: Instant::now(),

@@ -17,7 +17,7 @@ pub struct ToolUse<'a> {
     pub name: &'a str,
     /// The arguments; `None` if there are none.
     pub args: Option<&'a JsonMap>,
-    /// True if a person has to confirm each call, also if the tool does not require it.
+    /// True if a person must confirm each call, also if the tool does not require it.
     pub requires_confirmation: bool,
     /// False if an interrupted call must not be made again, also if the tool allows it.
     pub is_idempotent: bool,

@@ -234,7 +234,7 @@ enum Node {
         count: usize,
         is_confirmed: bool,
     },
-    /// Code that makes this many calls, one after the other.
+    /// Code that makes this many calls, in sequence.
     Code(usize),
     /// A model that calls an agent as a tool, which makes this many calls at once.
     Delegates(usize),

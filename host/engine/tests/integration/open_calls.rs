@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::support::*;
 
-/// An app whose model calls `pay` this many times, which a person has to confirm, and then answers `asked` or `paid`.
+/// An app whose model calls `pay` this many times, which a person must confirm, and then answers `asked` or `paid`.
 async fn shop(calls: usize) -> (Harness, Arc<AtomicUsize>) {
     let paid: Arc<AtomicUsize> = Arc::default();
     let counted = paid.clone();

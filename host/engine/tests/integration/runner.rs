@@ -250,7 +250,7 @@ async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client(
     assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
 }
 
-/// Emits `count` events, one after the other.
+/// Emits `count` events, in sequence.
 struct EmittingAgent(usize);
 
 #[async_trait]

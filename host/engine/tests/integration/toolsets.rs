@@ -27,7 +27,7 @@ fn request_tools(model: &Scripted, call: usize) -> Vec<String> {
     model.requests()[call].tools.iter().map(|tool| tool.name.clone()).collect()
 }
 
-/// Runs an agent with this toolset. Its model calls these tools one after the other.
+/// Runs an agent with this toolset. Its model calls these tools in sequence.
 async fn run(toolset: impl IntoToolset, calls: &[&str]) -> (Arc<Scripted>, Vec<String>) {
     let replies = calls.iter().map(|name| Reply::call(*name, json!({}))).chain([Reply::text("done")]);
     let model = Arc::new(Scripted::sequence(replies));

@@ -29,7 +29,7 @@ const MAX_EXCERPT: usize = 300;
 /// Podman's error message for a container that does not run.
 const PODMAN_IS_GONE: &str = "container state improper";
 
-/// Most bytes of output that are read at a time.
+/// Maximum number of bytes of output that are read at a time.
 const MAX_CHUNK: usize = 64 << 10;
 
 /// Length in bytes of the header of each frame of output.

@@ -73,7 +73,7 @@ impl Server {
         self.stop.is_cancelled()
     }
 
-    /// Begins to connect, unless it has begun.
+    /// Starts to connect, unless it has begun.
     pub(super) fn start(self: &Arc<Self>) {
         if !self.stop.is_cancelled() && !self.is_started.swap(true, Ordering::AcqRel) {
             tokio::spawn(supervise(self.clone()));

@@ -81,7 +81,7 @@ impl McpTool {
         ))
     }
 
-    /// Calls the tool, and repeats the call with the input that it requests. `None` if a person has to answer first.
+    /// Calls the tool, and repeats the call with the input that it requests. `None` if a person must answer first.
     async fn request_with_input(
         &self,
         connection: &Connection,

@@ -48,7 +48,7 @@ const MAX_QUESTIONS: usize = 8;
 enum Incomplete {
     /// The error for the client's model.
     Failed(String),
-    /// The client has to make the call again with its responses.
+    /// The client must make the call again with its responses.
     InputRequired(InputRequests, CallState),
     /// The error of the request.
     Refused(ErrorData),

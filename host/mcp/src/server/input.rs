@@ -62,7 +62,7 @@ impl CallInput {
         }
     }
 
-    /// Returns the requests for which the client has to make the call again. Empty if there are none.
+    /// Returns the requests for which the client must make the call again. Empty if there are none.
     ///
     /// # Errors
     /// If the call needs a capability that the client lacks.

@@ -44,7 +44,7 @@ pub struct CallingApp {
 }
 
 impl CallingApp {
-    /// Creates an app that makes these calls one after the other, each after a message.
+    /// Creates an app that makes these calls in sequence, each after a message.
     pub async fn new(toolset: Arc<dyn Toolset>, calls: &[(&str, Value)]) -> Self {
         Self::with_replies(
             toolset,

@@ -158,13 +158,13 @@ impl Conversation {
         }
     }
 
-    /// Begins to reply, or later if a reply is in progress.
+    /// Starts to reply, or later if a reply is in progress.
     fn answer(&mut self, message: Content) {
         self.waiting.push_back(message);
         self.answer_next();
     }
 
-    /// Begins to reply to the message that has waited longest, unless a reply is in progress.
+    /// Starts to reply to the message that has waited longest, unless a reply is in progress.
     fn answer_next(&mut self) {
         if self.reply.is_some() {
             return;

@@ -211,7 +211,7 @@ impl JsonTemplate {
         }
     }
 
-    /// Renders the arguments of a call. `null` stands for no arguments.
+    /// Renders the arguments of a call. `null` means no arguments.
     pub(super) fn render_map(&self, turn_match: &TurnMatch<'_>) -> Result<JsonMap, String> {
         match self {
             Self::Map(entries) => {

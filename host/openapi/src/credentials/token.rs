@@ -1,4 +1,4 @@
-//! Access tokens: requested when they are needed, and kept until shortly before they expire.
+//! Access tokens: requested on demand, and cached until shortly before they expire.
 
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of values that a byte of text may stand for.
+/// Maximum size of values, in bytes, per byte of text.
 const EXPANSION: usize = 16;
 
-/// Bytes of values that every text may stand for.
+/// Size of values, in bytes, that is allowed for every text.
 const MIN_BUDGET: usize = 1 << 20;
 
 /// Bytes that a value takes beside its string, with the header of an allocation.
@@ -22,7 +22,7 @@ const KEY_SIZE: usize = size_of::<String>() + 24;
 /// Parses a text as JSON if it begins with a brace, and as YAML otherwise.
 ///
 /// # Errors
-/// The reason and the place, or that the text stands for too many values.
+/// The reason and the location, or that the text expands to too many values.
 pub(super) fn parse(text: &[u8]) -> Result<Value, String> {
     let left = Cell::new(text.len().saturating_mul(EXPANSION).max(MIN_BUDGET));
     let bounded = BoundedValue { left: &left, overhead: VALUE_SIZE };

@@ -35,7 +35,7 @@ pub(crate) struct UniqueNames {
 }
 
 impl UniqueNames {
-    /// Returns true if a name is taken.
+    /// Returns true if a name is already used.
     pub(crate) fn contains(&self, name: &str) -> bool {
         self.taken.contains(name)
     }

@@ -166,7 +166,7 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Creates an app that makes these calls one after the other, each after a message.
+    /// Creates an app that makes these calls in sequence, each after a message.
     pub async fn new(toolset: Arc<dyn Toolset>, calls: &[(&str, Value)]) -> Self {
         let replies = calls.iter().flat_map(|(name, args)| [Reply::call(*name, args.clone()), Reply::from("done")]);
         let model = Arc::new(Scripted::sequence(replies));

@@ -1,4 +1,4 @@
-//! The public keys of an issuer (JSON Web Key Set), read when they are needed and kept.
+//! The public keys of an issuer (JSON Web Key Set), fetched on demand and cached.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// Takes one from the budget. False if nothing is left.
+    /// Takes one from the budget. Returns false if the budget is used up.
     fn take(&mut self, now: Instant) -> bool {
         let intervals = now.duration_since(self.refilled).as_secs() / INTERVAL.as_secs();
         if let Some(count) = u32::try_from(intervals).ok().filter(|count| *count > 0) {

@@ -27,10 +27,10 @@ use tokio_util::sync::CancellationToken;
 use super::stream_limit::StreamPermit;
 pub(crate) use websocket::StreamWindow;
 
-/// Most requests of a connection at a time.
+/// Maximum number of requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
-/// Most bytes of a response that wait for a window, besides those of the connection.
+/// Maximum number of bytes of a response that wait for a window, in addition to those of the connection.
 const MAX_CHUNK: usize = 16 << 10;
 
 /// Timeouts of a connection.

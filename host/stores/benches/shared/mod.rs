@@ -83,7 +83,7 @@ where
     });
 }
 
-/// Appends events to sessions concurrently, in each of them one after the other.
+/// Appends events to sessions concurrently, in each of them in sequence.
 pub fn append(runtime: &Runtime, sessions: &Arc<dyn SessionService>, count: usize, concurrency: usize) -> Cost {
     let keys = runtime.block_on(create(&**sessions, "ann", concurrency));
     let events = events(count);

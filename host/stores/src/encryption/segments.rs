@@ -178,7 +178,7 @@ impl Opener {
     }
 }
 
-/// Receives bytes until there are as many, or no more.
+/// Receives bytes until this many are available, or the input ends.
 async fn fill(bytes: &mut ByteStream<'static>, buffer: &mut BytesMut, count: usize) -> Result<(), StoreError> {
     while buffer.len() < count {
         let Some(chunk) = bytes.try_next().await? else { return Ok(()) };

@@ -138,7 +138,7 @@ impl PooledConnection<'_> {
         self.connection.as_mut().map(|connection| &mut connection.client).ok_or(Failure::Unresponsive)
     }
 
-    /// Says that nothing is left unfinished, so that the connection can be used again.
+    /// Marks the connection as reusable: no statement is unfinished.
     pub(crate) fn set_usable(&mut self) {
         self.is_usable = true;
     }

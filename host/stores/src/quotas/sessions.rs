@@ -338,7 +338,7 @@ impl QuotaSessions {
     }
 }
 
-/// A run counts as if it had not been stored before, so that nothing has to be read.
+/// A run counts as if it had not been stored before, so that nothing needs to be read.
 #[async_trait]
 impl RunService for QuotaSessions {
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {

@@ -39,7 +39,7 @@ const USER_PREFIX: &str = "user:";
 /// Which artifacts are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArtifactSource {
-    /// Patterns of their names, with `user:`, in which `*` stands for any text.
+    /// Patterns of their names, with `user:`, in which `*` matches any text.
     pub include: Vec<String>,
     /// Maximum size of an artifact in bytes. Larger ones are left out.
     pub max_file: u64,

@@ -27,7 +27,7 @@ const SCOPE: i64 = 0;
 pub struct FolderSource {
     /// The folder. Hidden files and symbolic links in it are left out.
     pub folder: PathBuf,
-    /// Patterns of their paths below the folder, with `/`, in which `*` stands for any text.
+    /// Patterns of their paths below the folder, with `/`, in which `*` matches any text.
     pub include: Vec<String>,
     /// Maximum size of a file in bytes. Larger ones are left out.
     pub max_file: u64,

@@ -1,4 +1,4 @@
-//! Quotas, tripped one after the other on every backend.
+//! Quotas, tripped in sequence on every backend.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -262,7 +262,7 @@ async fn sessions_are_listed_page_by_page(sessions: &dyn SessionService) {
     assert!(none.sessions.is_empty() && none.next.is_none());
 }
 
-/// Returns the ids of the pages, one after the other.
+/// Returns the ids of the pages, in sequence.
 async fn paged_ids(sessions: &dyn SessionService, limit: usize) -> Vec<String> {
     let (mut ids, mut after) = (Vec::new(), None);
     loop {

@@ -46,7 +46,7 @@ function score(title: string, letters: string): number | undefined {
   for (const letter of letters) {
     const index = text.indexOf(letter, from);
     if (index === -1) return undefined;
-    // Letters at the beginning of words, and one after the other, fit better.
+    // Letters at the beginning of words, and in sequence, fit better.
     sum += index === from ? 4 : /[^a-z0-9]/.test(text[index - 1] ?? " ") ? 3 : 1;
     from = index + 1;
   }

@@ -86,7 +86,7 @@ pub struct InspectedTool {
     pub response: Option<Value>,
     /// True if its result arrives later.
     pub is_long_running: bool,
-    /// True if a person has to confirm each call.
+    /// True if a person must confirm each call.
     pub requires_confirmation: bool,
 }
 

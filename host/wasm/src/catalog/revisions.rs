@@ -76,7 +76,7 @@ impl Revisions {
         Ok(names)
     }
 
-    /// Returns the revisions of a component. The one that began to serve last comes first.
+    /// Returns the revisions of a component, most recently served first.
     ///
     /// # Errors
     /// If the folder cannot be read.

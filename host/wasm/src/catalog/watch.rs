@@ -44,7 +44,7 @@ struct CatalogInner {
     changes: watch::Sender<u64>,
     /// Held while scanning and publishing, never while compiling.
     loader: tokio::sync::Mutex<Loader>,
-    /// Incremented when a load begins to compile and when it ends.
+    /// Incremented when a load starts to compile and when it ends.
     activity: Arc<watch::Sender<u64>>,
     /// Number of callers that hold back new catalogs until all loads have ended.
     publish_holds: AtomicUsize,

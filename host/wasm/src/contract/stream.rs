@@ -2,7 +2,7 @@
 //! read or write.
 //!
 //! Nothing is buffered in either direction. The host produces the next item when the guest reads, and takes the next
-//! one when the sink has flushed the one before, so a slow reader slows the writer down.
+//! one when the sink has flushed the previous one, so a slow reader slows the writer down.
 
 use std::future::poll_fn;
 use std::marker::PhantomData;

@@ -194,7 +194,7 @@ limits! {
     tokens: count(1_000_000) { Tokens, "COMPONENT_LIMIT", "model tokens" };
     /// Calls of tools.
     tool_calls: count(200) { ToolCalls, "COMPONENT_LIMIT", "tool calls" };
-    /// Tools in a chain in which each is called by the one before.
+    /// Tools in a chain in which each is called by the previous one.
     depth: small_count(8) { Depth, "COMPONENT_LIMIT", "tools in a chain of calls" };
     /// HTTP requests, refused ones included.
     outbound_calls: count(100) { OutboundCalls, "COMPONENT_LIMIT", "HTTP requests" };

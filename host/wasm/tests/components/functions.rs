@@ -155,7 +155,7 @@ async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
 
 #[tokio::test]
 async fn types_that_expand_exponentially_are_refused() {
-    // Each record contains the one before twice, so that the last one expands to 2^20 nodes.
+    // Each record contains the previous one twice, so that the last one expands to 2^20 nodes.
     let mut text = String::from("(component (type $r0 (record (field \"a\" u8)))\n(export $e0 \"r0\" (type $r0))\n");
     for level in 1..=20 {
         let below = level - 1;

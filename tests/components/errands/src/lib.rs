@@ -22,13 +22,13 @@ async fn effect(effect: Effect, cx: ToolContext) -> Result<String, Error> {
     response.error_for_status()?.text().await
 }
 
-/// Has its effects, one after the other.
+/// Has its effects, in sequence.
 #[agent(tools = [effect])]
 async fn first_clerk(cx: AgentContext) -> Result<(), ToolError> {
     work(&cx).await
 }
 
-/// Has its effects, one after the other.
+/// Has its effects, in sequence.
 #[agent(tools = [effect])]
 async fn second_clerk(cx: AgentContext) -> Result<(), ToolError> {
     work(&cx).await

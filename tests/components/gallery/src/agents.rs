@@ -66,7 +66,7 @@ pub async fn forger(cx: AgentContext) -> Result<(), Error> {
 /// Describes itself by the error of a request for the session in `describe`.
 #[agent]
 pub fn curious() -> LlmAgent {
-    // The host answers this import at once, so that nothing has to be waited for.
+    // The host answers this import at once, so there is nothing to wait for.
     let answer = match pin!(whereabouts().call(json!({}))).poll(&mut task::Context::from_waker(task::Waker::noop())) {
         task::Poll::Ready(Ok(place)) => place.to_string(),
         task::Poll::Ready(Err(error)) => error.to_string(),

@@ -31,7 +31,7 @@ pub async fn chain(cx: ToolContext) -> Result<Value, ToolError> {
     cx.call_tool("chain", &json!({})).await
 }
 
-/// Calls a small tool this many times, one after the other.
+/// Calls a small tool this many times, in sequence.
 #[tool]
 pub async fn many_calls(amount: Amount, cx: ToolContext) -> Result<usize, ToolError> {
     for _ in 0..amount.count {

@@ -91,7 +91,7 @@ async fn authentication_is_switched_on_and_off() -> Result<()> {
     host.get("/components").await?.error(401, "UNAUTHENTICATED")?;
     let with_key = || host.request(Method::GET, "/components").bearer_auth(KEY);
     host.send(with_key()).await?.json(200)?;
-    // A key that is missing leaves the one before.
+    // A key that is missing leaves the previous one.
     folder.write_operator_config("server: {auth: {keys: [{name: other, from: NO_SUCH_KEY}]}, max_connections: 9}\n")?;
     host.wait_for_log("server.auth: the API key `other` is missing").await?;
     host.wait_for_log("; the previous settings remain in force").await?;

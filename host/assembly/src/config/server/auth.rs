@@ -55,7 +55,7 @@ pub struct ClientKeyConfig {
     pub from: Option<String>,
     /// The file with the key. A trailing line break is removed.
     pub file: Option<PathBuf>,
-    /// The apps that it may use. In a pattern, `*` stands for any text. Default: all.
+    /// The apps that it may use. In a pattern, `*` matches any text. Default: all.
     #[serde(deserialize_with = "one_or_many")]
     pub apps: Vec<String>,
     /// Default: `use`.

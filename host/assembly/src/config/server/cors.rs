@@ -13,7 +13,7 @@ const DEFAULT_MAX_AGE: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CorsConfig {
-    /// The paths: segments, in which `*` stands for any text, and at the end `**` for any segments. Default: `/**`.
+    /// The paths: segments, in which `*` matches any text, and at the end `**` for any segments. Default: `/**`.
     pub mapping: String,
     /// Origins such as `https://app.example`, or `*` for all.
     #[serde(deserialize_with = "one_or_many")]

@@ -13,10 +13,10 @@ use crate::terminal::escape_control;
 /// How long the host may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of an answer.
+/// Maximum number of bytes of an answer.
 const MAX_BYTES: usize = 16 << 20;
 
-/// Most events of a view.
+/// Maximum number of events of a view.
 const MAX_EVENTS: usize = 10;
 
 /// A snapshot of the activity of a host.

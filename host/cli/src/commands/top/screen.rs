@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::host_client::{Snapshot, Stats};
 use crate::terminal::{BOLD, DIM, ERROR, TerminalMode, stdout, truncate};
 
-/// Most lines of each list.
+/// Maximum number of lines of each list.
 const MAX_LINES: usize = 15;
 
 /// A terminal in raw mode, which reports keys at once. The drop restores it. Without `stty`, keys need the return

@@ -15,7 +15,7 @@ use crate::authoring::tools::{ToolSource, ToolUse, resolve_tool};
 use crate::llm::tool_resolution::RESERVED;
 use crate::tools::toolsets::IntoToolset;
 
-/// The entry of `tools` that stands for all tools of a toolset.
+/// The entry of `tools` that selects all tools of a toolset.
 pub(super) const TOOLSET: &str = "Toolset";
 
 impl TreeLoader<'_> {

@@ -81,7 +81,7 @@ impl EventTimes {
     }
 }
 
-/// Function calls with their responses, and the events that have to be kept.
+/// Function calls with their responses, and the events that must be kept.
 struct CallPairs {
     /// The indices of each call and its responses, in ascending order.
     groups: Vec<Vec<usize>>,

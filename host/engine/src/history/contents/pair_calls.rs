@@ -41,7 +41,7 @@ impl PairedContents {
     /// Adds the next content.
     ///
     /// # Errors
-    /// Returns the content if it is a response to a call that is no longer open. Then all contents have to be paired
+    /// Returns the content if it is a response to a call that is no longer open. Then all contents must be paired
     /// again.
     pub(super) fn push(&mut self, visible: VisibleContent) -> Result<(), VisibleContent> {
         if response_keys(&visible.content).next().is_none() {

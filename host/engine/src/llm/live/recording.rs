@@ -20,7 +20,7 @@ pub(super) struct RecordedAudio {
 }
 
 impl Recording {
-    /// Begins to record a side: `input` or `output`.
+    /// Starts to record a side: `input` or `output`.
     pub(super) fn of(side: &'static str) -> Self {
         Self { side, mime_type: String::new(), data: Vec::new(), saved: 0 }
     }

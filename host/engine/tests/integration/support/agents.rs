@@ -33,7 +33,7 @@ pub fn counting_tool(name: &str, runs: &Arc<AtomicUsize>) -> Arc<dyn Tool> {
     })
 }
 
-/// Creates an agent that calls `calls` one after the other and then answers.
+/// Creates an agent that calls `calls` in sequence and then answers.
 pub fn counting_agent(name: &str, calls: &'static [&'static str], text: &str) -> Agent {
     let runs = Arc::default();
     llm_with(name, calls_then_answers(calls, text), |llm| {

@@ -24,7 +24,7 @@ const BESIDE_GENERATION_CONFIG: [&str; 6] =
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "system", "tools", "stream"];
 
-/// Data that has to be sent back to the provider with a part.
+/// Data that must be sent back to the provider with a part.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Signatures {
     /// The text of a thought, if it is not that of the part.

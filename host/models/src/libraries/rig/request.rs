@@ -28,7 +28,7 @@ const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "sys
 /// The formats of answers with signatures, as the library names them.
 const SIGNING_APIS: [&str; 3] = ["anthropic.messages", "gemini.generate_content", "openai.responses"];
 
-/// A block of an answer that has to be sent back unchanged, and the provider that has sent it.
+/// A block of an answer that must be sent back unchanged, and the provider that has sent it.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SignedBlock {
     pub(super) origin: Origin,

@@ -18,7 +18,7 @@ impl Backoff {
         Self { end: Instant::now() + MAX_WAIT, delay: FIRST_DELAY }
     }
 
-    /// Returns the time that is left for attempts.
+    /// Returns the remaining time for attempts.
     pub(in crate::firestore) fn left(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }

@@ -45,7 +45,7 @@ pub(super) struct LoadTasks {
 
 impl LoadTasks {
     /// Reads, checks and describes at most one component per core at a time. `activity` is incremented when a load
-    /// begins to compile and when it ends.
+    /// starts to compile and when it ends.
     pub(super) fn new(activity: Arc<watch::Sender<u64>>) -> Self {
         let (sender, receiver) = mpsc::unbounded_channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -83,7 +83,7 @@ impl LoadTasks {
         self.running.insert(path, LoadTask { id, version, settings, is_compiling, _task: task });
     }
 
-    /// Waits until a load begins to compile or ends.
+    /// Waits until a load starts to compile or ends.
     #[cfg(test)]
     pub(super) async fn wait(&self) {
         let mut activity = self.activity.subscribe();

@@ -58,7 +58,7 @@ impl TrackedFile {
         self.is_loaded && !self.is_missing
     }
 
-    /// Returns true if the file has to be loaded and has not changed for `debounce`.
+    /// Returns true if the file must be loaded and has not changed for `debounce`.
     pub(super) fn is_ready(&self, debounce: Duration) -> bool {
         !self.is_loaded && !self.is_missing && self.seen.elapsed() >= debounce
     }

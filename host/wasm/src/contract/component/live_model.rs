@@ -121,7 +121,7 @@ async fn run_to_end(
     run.await?
 }
 
-/// Passes requests to the guest one by one, each when it has no more responses to the one before.
+/// Passes requests to the guest one by one, each when it has no more responses to the previous one.
 async fn run_sync_to_end(
     mut store: Store<HostState>,
     guest: sync_guest_live_models::Guest,

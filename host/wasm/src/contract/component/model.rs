@@ -280,7 +280,7 @@ impl GuestAnswer {
         Ok(Some(response))
     }
 
-    /// Returns the failure that a response stands for: one without content and with the code of a model error.
+    /// Returns the failure that a response reports: it has no content, and the code of a model error.
     fn failure(&self, response: &LlmResponse) -> Option<ModelError> {
         let kind = ModelErrorKind::from_code(response.error_code.as_deref()?)?;
         let message = response.error_message.clone().unwrap_or_default();

@@ -55,7 +55,7 @@ pub(super) async fn refuse(mut store: impl StoreAccess, config: String, credenti
 /// A permitted request for a credential.
 struct Request {
     cx: CallContext,
-    /// The name under which the credential is kept.
+    /// The name under which the credential is stored.
     key: String,
     authenticator: Arc<ToolAuthenticator>,
 }

@@ -12,7 +12,7 @@ use tokio::process::{Child, ChildStdin, Command};
 use super::worker::{HEADER, Tag, WorkerLimits};
 use super::{CompileError, CompileLimits};
 
-/// Bytes of stderr that are kept.
+/// Maximum number of stored bytes of stderr.
 const STDERR_TAIL: usize = 4096;
 
 /// The reply of a child.

@@ -24,7 +24,7 @@ use crate::policy::{Denial, Grants, ResolvedSecret, Target};
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_usage::CallUsage;
 
-/// How long an idle connection is kept.
+/// Maximum idle time of a connection.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Idle connections per host.

@@ -8,7 +8,7 @@
 //! network.
 //!
 //! A slice is held only while the guest's code runs. A guest that waits for a model, or whose caller does not poll it,
-//! holds none. No more waiters are woken than there are free slices, because woken tasks run one after the other
+//! holds none. No more waiters are woken than there are free slices, because woken tasks run in sequence
 //! without a poll of the network between them. A waiter that is woken but does not run within [`WAKEUP_TIMEOUT`] ticks
 //! loses its grant and returns to its position in the queue.
 

@@ -1,4 +1,4 @@
-//! HTTP requests through the contract, one after the other.
+//! HTTP requests through the contract, in sequence.
 
 use serde_json::{Map, Value, json};
 
