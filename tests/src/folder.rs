@@ -42,7 +42,8 @@ impl Folder {
         Ok(Self { root: Arc::new(root) })
     }
 
-    /// Copies `sample-agents`: YAML and JSON files and built components, without the samples in other languages than Rust.
+    /// Copies `sample-agents`: YAML and JSON files and built components, without the samples in other languages than
+    /// Rust.
     ///
     /// # Errors
     /// If the components have not been built.

@@ -1,5 +1,5 @@
-//! A server of the tests' own that tools call. Each request waits until the test lets it go on, so that the test can kill
-//! the host before or after any effect.
+//! A server of the tests' own that tools call. Each request waits until the test lets it go on, so that the test can
+//! kill the host before or after any effect.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

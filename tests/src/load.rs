@@ -1,5 +1,5 @@
-//! Load test: closed-loop clients that create a session and run one turn in it, over keep-alive connections, against the real host,
-//! a bare axum server that answers with bodies of the same size, and other agent servers.
+//! Load test: closed-loop clients that create a session and run one turn in it, over keep-alive connections, against
+//! the real host, a bare axum server that answers with bodies of the same size, and other agent servers.
 //!
 //! Each row reports the throughput, the CPU time of the server for each pair of requests, and latencies. Rows of one
 //! report ran on the same machine in sequence, so their ratios mean more than their values.

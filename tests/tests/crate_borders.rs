@@ -11,7 +11,8 @@ use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
 /// ← recordings, eval, wasm, mcp, a2a, openapi ← assembly ← server ← cli. Models, stores, executors, telemetry and the
-/// client of requests to other hosts (egress) know the core, but not the engine. The registry client knows no other crate.
+/// client of requests to other hosts (egress) know the core, but not the engine. The registry client knows no other
+/// crate.
 const BORDERS: [(&str, &[&str]); 17] = [
     ("hatchery-core", &[]),
     ("hatchery-engine", &["hatchery-core"]),

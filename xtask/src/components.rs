@@ -82,7 +82,8 @@ impl<'a> Components<'a> {
         }
     }
 
-    /// Copies the component of the default code executor to its place in an installation, where `folder` has the command.
+    /// Copies the component of the default code executor to its place in an installation, where `folder` has the
+    /// command.
     pub fn install_sandbox(&self, folder: &Path) -> anyhow::Result<()> {
         let to = folder.join("components");
         fs::create_dir_all(&to).with_context(|| format!("cannot create {}", to.display()))?;

@@ -48,7 +48,8 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Builds programs of the folders `examples`. Built with the whole workspace, as tests are, so that nothing is built twice.
+/// Builds programs of the folders `examples`. Built with the whole workspace, as tests are, so that nothing is built
+/// twice.
 fn build_examples(workspace: &Workspace, names: &[&str]) -> anyhow::Result<()> {
     let mut cargo = workspace.cargo(["build", "--workspace", "--test", "crate_borders"]);
     for name in names {

@@ -5,8 +5,8 @@
 //! - the same with `.sha256` appended: its checksum, in the format of `sha256sum --check`;
 //! - `image/`: the build context of a container image, for `docker build` or `podman build`.
 //!
-//! The archive is unpacked and tried before the command succeeds: it must serve a YAML agent whose model writes code, from
-//! an empty folder.
+//! The archive is unpacked and tried before the command succeeds: it must serve a YAML agent whose model writes code,
+//! from an empty folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,8 @@ const PROFILE: &str = "dist";
 /// Maximum size of the command, in bytes.
 const MAX_BINARY: u64 = 70_000_000;
 
-/// Files of the repository that are in the archive, the systemd service among them, in addition to the guides in `docs`.
+/// Files of the repository that are in the archive, the systemd service among them, in addition to the guides in
+/// `docs`.
 const DOCUMENTS: [&str; 4] = ["LICENSE", "README.md", "SECURITY.md", "hatchery.service"];
 
 /// Builds and tries a release.

@@ -1,5 +1,5 @@
-//! `cargo xtask load`: builds the host, the load test and, if asked for, other agent servers in the same profile, and measures them
-//! in sequence.
+//! `cargo xtask load`: builds the host, the load test and, if asked for, other agent servers in the same profile, and
+//! measures them in sequence.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -68,7 +68,8 @@ enum Task {
         #[arg(long)]
         json: bool,
     },
-    /// Measure the release build over HTTP, beside a bare axum server: throughput, CPU time, latency, starts, long sessions
+    /// Measure the release build over HTTP, beside a bare axum server: throughput, CPU time, latency, starts, long
+    /// sessions
     #[command(
         after_help = "Examples:\n  cargo xtask load\n  cargo xtask load --rivals\n  cargo xtask load --seconds 10 --filter SQLite --json"
     )]

@@ -20,8 +20,8 @@ const DIST: &str = "dist";
 const MIN_NODE: u32 = 20;
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Generates the types of the host's JSON, checks the sources, runs the tests of the page's model and builds `dist`. With
-/// `check`, generates and builds elsewhere and compares instead.
+/// Generates the types of the host's JSON, checks the sources, runs the tests of the page's model and builds `dist`.
+/// With `check`, generates and builds elsewhere and compares instead.
 ///
 /// # Errors
 /// If Node.js is missing, a check fails, or the types or `dist` are not what the sources give.
@@ -147,7 +147,7 @@ fn compare(committed: &Hashes, built: &Hashes) -> anyhow::Result<()> {
     let different: Vec<_> = names.filter(|name| committed.get(*name) != built.get(*name)).cloned().collect();
     if !different.is_empty() {
         bail!(
-            "{FOLDER}/{DIST} is not what the sources give; run `cargo xtask ui` and commit it: {}",
+            "{FOLDER}/{DIST} does not match the sources; run `cargo xtask ui` and commit it: {}",
             different.join(", ")
         );
     }
@@ -179,7 +179,7 @@ mod tests {
         let error = compare(&committed, &of(&[("index.html", "b"), ("assets/two.js", "1")])).unwrap_err().to_string();
         assert_eq!(
             error,
-            "host/ui/dist is not what the sources give; run `cargo xtask ui` and commit it: assets/one.js, index.html, assets/two.js"
+            "host/ui/dist does not match the sources; run `cargo xtask ui` and commit it: assets/one.js, index.html, assets/two.js"
         );
     }
 }

@@ -36,8 +36,8 @@ impl AgentContext {
         self.emit(Event::text(text)).await
     }
 
-    /// Emits an event and waits until the host has stored it, or, if it is a small partial one, has room for it. Unless it
-    /// is partial, state that was set before is stored with it.
+    /// Emits an event and waits until the host has stored it, or, if it is a small partial one, has room for it. Unless
+    /// it is partial, state that was set before is stored with it.
     ///
     /// # Errors
     /// `CANCELLED` if the host accepts no more events: return this error.

@@ -301,8 +301,8 @@ impl ToolContext {
         Ok(agents::skip_summarization()?)
     }
 
-    /// Returns the idempotency key of this call: the same when the call is made again because its host died, and different
-    /// for any other call. For services that ignore repeated requests. `None` outside of a tool call.
+    /// Returns the idempotency key of this call: the same when the call is made again because its host died, and
+    /// different for any other call. For services that ignore repeated requests. `None` outside of a tool call.
     ///
     /// # Errors
     /// If the code runs outside of a session.
@@ -330,9 +330,9 @@ impl ToolContext {
         Ok(session::request_confirmation(hint.as_ref(), payload.as_deref())?)
     }
 
-    /// Returns the user's credential for a service. `None` if the user has been asked for it: the tool's result should say
-    /// that it is waiting, and the tool is called again with the same arguments after the answer. The host keeps the
-    /// credential encrypted for this component, and refreshes tokens.
+    /// Returns the user's credential for a service. `None` if the user has been asked for it: the tool's result should
+    /// say that it is waiting, and the tool is called again with the same arguments after the answer. The host keeps
+    /// the credential encrypted for this component, and refreshes tokens.
     ///
     /// # Errors
     /// If the component has no grant `network`, the service refuses the login, or the code runs outside of a tool call.
@@ -341,8 +341,8 @@ impl ToolContext {
         credential.map(|json| read(&json, "the credential").map(Credential)).transpose()
     }
 
-    /// Reports that the service has refused a credential. The next [`ToolContext::credential`] refreshes a token, and asks
-    /// the user again for anything else.
+    /// Reports that the service has refused a credential. The next [`ToolContext::credential`] refreshes a token, and
+    /// asks the user again for anything else.
     ///
     /// # Errors
     /// See [`ToolContext::credential`].

@@ -63,8 +63,8 @@ impl AuthConfig {
         Self::new(Scheme::Http { scheme: "basic" })
     }
 
-    /// A login at an OAuth 2.0 server, by an authorization code with PKCE. The component needs the grant `network` for the
-    /// host of `token_url`.
+    /// A login at an OAuth 2.0 server, by an authorization code with PKCE. The component needs the grant `network` for
+    /// the host of `token_url`.
     pub fn oauth2(
         authorization_url: impl Into<String>,
         token_url: impl Into<String>,
@@ -74,8 +74,8 @@ impl AuthConfig {
         Self::new(Scheme::OAuth2 { authorization_url, token_url }).client("clientId", client_id)
     }
 
-    /// A login at an OpenID provider, by the URL of its configuration. The component needs the grant `network` for the hosts
-    /// of that and of its token endpoint.
+    /// A login at an OpenID provider, by the URL of its configuration. The component needs the grant `network` for the
+    /// hosts of that and of its token endpoint.
     pub fn openid_connect(configuration_url: impl Into<String>, client_id: impl Into<String>) -> Self {
         Self::new(Scheme::OpenIdConnect { configuration_url: configuration_url.into() }).client("clientId", client_id)
     }

@@ -54,8 +54,8 @@ macro_rules! for_each_hook {
                 /// Runs after a tool call. The returned value replaces the tool's answer. Both are objects: another
                 /// value is put into one, as `result`.
                 after_tool AfterTool "after-tool" (call: ToolCall, answer: Value) -> Option<Value>, function_call;
-                /// Runs if a tool call failed. The value replaces the error. A value that is not an object is put into one,
-                /// as `result`.
+                /// Runs if a tool call failed. The value replaces the error. A value that is not an object is put into
+                /// one, as `result`.
                 on_tool_error OnToolError "on-tool-error" (call: ToolCall, failure: Error) -> Option<Value>, function_call;
             }
         }

@@ -281,7 +281,8 @@ impl Response {
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, Error> {
         let url = self.url.clone();
         let bytes = self.bytes().await?;
-        serde_json::from_slice(&bytes).map_err(|error| http_error(format!("{url} answered with unexpected JSON: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| http_error(format!("{url} answered with unexpected JSON: {error}")))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Live conversations: [`LiveRequest`] and [`LiveResponse`], and the [`LiveModel`]s of a component.
 //!
-//! The code of a live model runs while its conversation lasts. It is never ahead of its readers by more than one response.
+//! The code of a live model runs while its conversation lasts. It is never ahead of its readers by more than one
+//! response.
 
 use std::pin::pin;
 
@@ -173,7 +174,7 @@ impl LiveConnection {
     /// `CANCELLED` if the conversation has ended: return this error.
     pub async fn send(&self, response: impl Into<LiveResponse>) -> Result<(), Error> {
         let sent = self.responses.lock().await.send(response.into()).await;
-        sent.map_err(|_| Error::new("CANCELLED", "nobody listens to this model any longer"))
+        sent.map_err(|_| Error::new("CANCELLED", "the conversation of this model has ended"))
     }
 }
 

@@ -74,7 +74,8 @@ impl LiveRun {
         Ok(())
     }
 
-    /// Returns the next event. [`Event::turn_complete`] is true in the last event of a turn. `None` if the run has ended.
+    /// Returns the next event. [`Event::turn_complete`] is true in the last event of a turn. `None` if the run has
+    /// ended.
     ///
     /// # Errors
     /// The error of a run that failed, with its code.

@@ -93,8 +93,8 @@ impl Runner<'_> {
         Ok(Run { info, events: Some(events) })
     }
 
-    /// Opens a live run of an app, whose requests are sent while it is in progress. An app with a text model answers message
-    /// by message.
+    /// Opens a live run of an app, whose requests are sent while it is in progress. An app with a text model answers
+    /// message by message.
     ///
     /// # Errors
     /// As [`Runner::run`].

@@ -147,7 +147,8 @@ pub fn arguments<T: DeserializeOwned>(tool: &str, args: &str) -> Result<T, ToolE
     })
 }
 
-/// Converts floats without a fraction to integers, because some models write `20.0` where the schema requires an integer.
+/// Converts floats without a fraction to integers, because some models write `20.0` where the schema requires an
+/// integer.
 fn normalize_integers(value: &mut Value) {
     // All integers up to this one are exact as `f64`.
     const MAX_EXACT: f64 = 9_007_199_254_740_992.0;

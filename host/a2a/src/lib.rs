@@ -1,5 +1,5 @@
-//! The Agent2Agent protocol (A2A), in the versions 0.3 and 1.0. As a server it offers the apps of a host to A2A clients; as
-//! a client it makes agents of other hosts agents of this one.
+//! The Agent2Agent protocol (A2A), in the versions 0.3 and 1.0. As a server it offers the apps of a host to A2A
+//! clients; as a client it makes agents of other hosts agents of this one.
 //!
 //! Both sides share one internal [`model`]; one module per version converts it to the wire format. Servers:
 //! [`A2aService`] answers requests, and [`A2aEndpoint`] is its routes. Clients: [`A2aAgents`] holds the configured

@@ -1,5 +1,5 @@
-//! Conversion between parts of A2A and parts of the host, as ADK does it. Metadata keys are written with the prefix `adk_`
-//! and read with and without it.
+//! Conversion between parts of A2A and parts of the host, as ADK does it. Metadata keys are written with the prefix
+//! `adk_` and read with and without it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -162,8 +162,8 @@ fn wrap(data: Value, metadata: &JsonMap) -> String {
     format!("{DATA_BEGIN}{json}{DATA_END}")
 }
 
-/// Returns the data part that a text holds. Anybody may have written the text, so it has none of the host's own keys: it is no
-/// call, response or thought.
+/// Returns the data part that a text holds. Anybody may have written the text, so it has none of the host's own keys:
+/// it is no call, response or thought.
 fn unwrap(text: &str) -> Option<Part> {
     let json = text.strip_prefix(DATA_BEGIN)?.strip_suffix(DATA_END)?;
     let Value::Object(mut json) = serde_json::from_str(json).ok()? else { return None };
@@ -175,8 +175,8 @@ fn unwrap(text: &str) -> Option<Part> {
     Some(Part { metadata, ..Part::new(PartContent::Data(data)) })
 }
 
-/// Converts a part of the host. `None` for parts that have no form in A2A, such as a signature alone. `long_running` has
-/// the ids of calls whose results arrive later.
+/// Converts a part of the host. `None` for parts that have no form in A2A, such as a signature alone. `long_running`
+/// has the ids of calls whose results arrive later.
 pub(crate) fn send(part: &HostPart, long_running: &[String]) -> Option<Part> {
     let mut sent = match &part.data {
         PartData::Other => return None,

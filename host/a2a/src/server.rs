@@ -124,8 +124,8 @@ impl A2aService {
         }
     }
 
-    /// Replaces the settings. Notifications of tasks that are under way keep the egress policy that they have begun with,
-    /// unless it is withdrawn; `changes_push` is true if there is another one for those to come.
+    /// Replaces the settings. Notifications of tasks that are under way keep the egress policy that they have begun
+    /// with, unless it is withdrawn; `changes_push` is true if there is another one for those to come.
     pub fn reconfigure(&self, settings: ServerSettings, changes_push: bool) {
         if changes_push {
             self.0.push.store(push_sender(&self.0.runner, &settings));

@@ -1,6 +1,6 @@
-//! The cost of a tool call through MCP over standard input and output and over HTTP, through A2A, OpenAPI and a component, each
-//! beside its floor: the same call of the same echo server or component with a bare client of `rmcp`, with `reqwest` or with
-//! Wasmtime. All of them take turns, so that a change of the machine's speed concerns all.
+//! The cost of a tool call through MCP over standard input and output and over HTTP, through A2A, OpenAPI and a
+//! component, each beside its floor: the same call of the same echo server or component with a bare client of `rmcp`,
+//! with `reqwest` or with Wasmtime. All of them take turns, so that a change of the machine's speed concerns all.
 //!
 //! `cargo xtask components`, then `cargo bench --workspace --bench protocols`.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]

@@ -109,8 +109,8 @@ impl AppFiles {
         tokio::task::spawn_blocking(check).await.map_err(io::Error::other)?
     }
 
-    /// Writes these texts into the folder of an app, which is created if there is none. The host then loads them as after
-    /// any other change. `known` has the hashes of the files that the author has read.
+    /// Writes these texts into the folder of an app, which is created if there is none. The host then loads them as
+    /// after any other change. `known` has the hashes of the files that the author has read.
     ///
     /// # Errors
     /// If the app would not serve, or a file is not the one that its author has read. Then nothing is written.

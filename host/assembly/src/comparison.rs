@@ -1,4 +1,5 @@
-//! The difference between two revisions of a component: items, grants and interfaces that were added, removed or changed.
+//! The difference between two revisions of a component: items, grants and interfaces that were added, removed or
+//! changed.
 
 use std::collections::BTreeMap;
 

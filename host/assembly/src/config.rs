@@ -73,7 +73,7 @@ pub const FILE_NAME: &str = "hatchery.yaml";
 
 /// Keys of earlier versions, and the keys that replace them.
 const RENAMED_KEYS: [(&str, &str); 5] = [
-    ("engine", "it is now `instances`, and its `compile` is a section of its own"),
+    ("engine", "it is now `instances`, and its `compile` is a separate section"),
     ("busy_wait", "it is now `queue_timeout`"),
     ("busy_queue", "it is now `max_queued`"),
     ("swapping", "it is now `hot_reload`"),
@@ -326,9 +326,8 @@ fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: 
     Err(ConfigError::Invalid { file: file.to_owned(), location: None, message })
 }
 
-/// Resolves the path of a `sqlite:` or `file:` URI, of the properties file of a `firestore:` URI, and of the certificates of a
-/// `postgres:` URI against `folder`.
-/// Returns other URIs and absolute paths unchanged.
+/// Resolves the path of a `sqlite:` or `file:` URI, of the properties file of a `firestore:` URI, and of the
+/// certificates of a `postgres:` URI against `folder`. Returns other URIs and absolute paths unchanged.
 fn resolve_uri(folder: &Path, uri: &str) -> String {
     match uri.split_once(':') {
         Some((scheme @ ("sqlite" | "file"), path)) if !path.is_empty() && !path.starts_with(['/', ':']) => {

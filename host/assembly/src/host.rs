@@ -224,8 +224,8 @@ impl Host {
         settings::warn_of_unknown_components(&config, &report);
     }
 
-    /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers and
-    /// the code executors.
+    /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers
+    /// and the code executors.
     pub async fn close(self) {
         self.runner.close().await;
         for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {

@@ -19,8 +19,8 @@ const COMPONENT: &str = "components/sandbox.wasm";
 pub(crate) struct CodeSandbox(Arc<Sandbox>);
 
 impl CodeSandbox {
-    /// `file` replaces the places of an installation. With `preload` the component is compiled when an agent refers to it,
-    /// otherwise when code runs first.
+    /// `file` replaces the places of an installation. With `preload` the component is compiled when an agent refers to
+    /// it, otherwise when code runs first.
     pub(crate) fn new(file: Option<PathBuf>, options: &LoadOptions, preload: bool) -> Self {
         let files = match file {
             Some(file) => vec![file],

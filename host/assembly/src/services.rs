@@ -166,8 +166,8 @@ pub(crate) fn uris(config: &Config, storage: &Storage) -> [String; 3] {
     ]
 }
 
-/// Returns the service for credentials that users grant to tools. They are in the data folder, encrypted with a key of the
-/// host, unless sessions are in memory only.
+/// Returns the service for credentials that users grant to tools. They are in the data folder, encrypted with a key of
+/// the host, unless sessions are in memory only.
 pub(crate) fn credentials(config: &Config, storage: &Storage, signer: &EventSigner) -> Arc<dyn CredentialService> {
     match storage {
         Storage::Directory(folder) if config.session_service.as_deref() != Some("memory:") => {
@@ -278,7 +278,7 @@ fn check_similarity(uri: &str, is_object: bool, is_encrypted: bool) -> Result<()
     let reason = if is_object {
         "this program has a memory service of its own, which does not use it; remove the key"
     } else if is_encrypted {
-        "an embedding tells what an encrypted message is about; remove the key, or `encryption`"
+        "an embedding reveals the content of an encrypted message; remove the key, or `encryption`"
     } else if !["sqlite:", "memory:", "postgres:", "postgresql:"].iter().any(|scheme| uri.starts_with(scheme)) {
         "only memory in SQLite and PostgreSQL compares embeddings; remove the key, or choose a `memory_service` such as \
          `sqlite:memory.db`"

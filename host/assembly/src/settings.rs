@@ -1,7 +1,7 @@
 //! The settings in force, each with its origin.
 //!
-//! Values come from the types that the host uses, so that a value of the file that is not trusted is not reported as one in
-//! force. Of keys that may hold secrets or describe other systems there is only the place, not the value.
+//! Values come from the types that the host uses, so that a value of the file that is not trusted is not reported as
+//! one in force. Of keys that may hold secrets or describe other systems there is only the place, not the value.
 
 mod lines;
 mod values;

@@ -72,7 +72,7 @@ pub trait AppSource: Send + Sync {
 /// The reason why a component cannot be replaced by an earlier revision.
 #[derive(Debug, Error)]
 pub enum RestoreError {
-    #[error("no component `{0}` with a file of its own is in the folder; GET /components lists the components")]
+    #[error("the folder has no component `{0}` with its own file; GET /components lists the components")]
     UnknownComponent(String),
     #[error("no revision `{revision}` of `{component}` is stored; GET /components/{component} lists the revisions")]
     UnknownRevision { component: String, revision: String },

@@ -88,8 +88,8 @@ fn create(path: &Path, config: &AuditConfig) -> anyhow::Result<Log> {
     Ok(Log { file, is_failing: false })
 }
 
-/// Opens the log of a folder's server, which may be writing to it. This process adds lines and leaves it to the server to
-/// rotate the file. Nothing is opened if the log is switched off.
+/// Opens the log of a folder's server, which may be writing to it. This process adds lines and leaves it to the server
+/// to rotate the file. Nothing is opened if the log is switched off.
 pub fn open_beside_server(config: &AuditConfig, storage: &Storage) -> anyhow::Result<()> {
     match config.path(storage) {
         Some(path) => open(&path, &AuditConfig { max_size: ByteSize(usize::MAX), ..config.clone() }),

@@ -45,8 +45,8 @@ pub struct StorageArgs {
     /// `postgres://user@host/database` or `agentengine://PROJECT/LOCATION/ENGINE`
     #[arg(long, value_name = "URI")]
     session_service: Option<String>,
-    /// Where to store artifacts: `memory:`, `file:relative`, `file:///absolute`, `s3://bucket/prefix`, `gs://bucket/prefix`
-    /// or `az://container/prefix`
+    /// Where to store artifacts: `memory:`, `file:relative`, `file:///absolute`, `s3://bucket/prefix`,
+    /// `gs://bucket/prefix` or `az://container/prefix`
     #[arg(long, value_name = "URI")]
     artifact_service: Option<String>,
     /// Where to store long-term memory: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`,

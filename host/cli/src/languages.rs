@@ -84,7 +84,7 @@ impl Language {
             _ => {
                 let languages: Vec<_> = languages.iter().map(|language| format!("{language:?}")).collect();
                 bail!(
-                    "{} has projects in several languages: {}; move each to a folder of its own",
+                    "{} has projects in several languages: {}; move each to its own folder",
                     dir.display(),
                     languages.join(", ")
                 )
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(language(&[js]), Ok(Language::JavaScript));
         assert_eq!(language(&[("Cargo.toml", ""), ("package.json", "{}")]), Ok(Language::Rust));
         let error = language(&[python, js]).unwrap_err();
-        assert!(error.ends_with("several languages: Python, JavaScript; move each to a folder of its own"), "{error}");
+        assert!(error.ends_with("several languages: Python, JavaScript; move each to its own folder"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Progress bars on stderr while components are loaded, downloaded or uploaded, and while an app is evaluated. If stderr is not a terminal, downloads
-//! and uploads print one line each instead.
+//! Progress bars on stderr while components are loaded, downloaded or uploaded, and while an app is evaluated. If
+//! stderr is not a terminal, downloads and uploads print one line each instead.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -32,6 +32,22 @@ macro_rules! template {
     };
 }
 
+/// Embeds the program and the test of a project, which the folder of the language has for each kind.
+macro_rules! sources {
+    ($kind:expr, $folder:literal, [$($file:literal),+]) => {
+        match $kind {
+            TemplateKind::Tool => vec![$(($file, include_str!(concat!("../templates/", $folder, "/tool/", $file)))),+],
+            TemplateKind::Callback => {
+                vec![$(($file, include_str!(concat!("../templates/", $folder, "/callback/", $file)))),+]
+            }
+            TemplateKind::Agent | TemplateKind::Yaml => vec![
+                template!("agent/answers.yaml" as "answers.yaml"),
+                $(($file, include_str!(concat!("../templates/", $folder, "/agent/", $file)))),+
+            ],
+        }
+    };
+}
+
 const CARGO_MANIFEST: TemplateFile = ("Cargo.toml", include_str!("../templates/Cargo.toml"));
 const GITIGNORE: TemplateFile = (".gitignore", include_str!("../templates/gitignore"));
 
@@ -67,20 +83,7 @@ impl TemplateKind {
             template!("python/gitignore" as ".gitignore"),
             template!("python/README.md" as "README.md"),
         ];
-        let sources = match self {
-            Self::Tool => {
-                [template!("python/tool/app.py" as "app.py"), template!("python/tool/test_app.py" as "test_app.py")]
-            }
-            Self::Callback => [
-                template!("python/callback/app.py" as "app.py"),
-                template!("python/callback/test_app.py" as "test_app.py"),
-            ],
-            Self::Agent | Self::Yaml => {
-                files.push(template!("agent/answers.yaml" as "answers.yaml"));
-                [template!("python/agent/app.py" as "app.py"), template!("python/agent/test_app.py" as "test_app.py")]
-            }
-        };
-        files.extend(sources);
+        files.extend(sources!(self, "python", ["app.py", "test_app.py"]));
         files
     }
 
@@ -90,20 +93,7 @@ impl TemplateKind {
             template!("js/gitignore" as ".gitignore"),
             template!("js/README.md" as "README.md"),
         ];
-        let sources = match self {
-            Self::Tool => {
-                [template!("js/tool/index.js" as "index.js"), template!("js/tool/index.test.js" as "index.test.js")]
-            }
-            Self::Callback => [
-                template!("js/callback/index.js" as "index.js"),
-                template!("js/callback/index.test.js" as "index.test.js"),
-            ],
-            Self::Agent | Self::Yaml => {
-                files.push(template!("agent/answers.yaml" as "answers.yaml"));
-                [template!("js/agent/index.js" as "index.js"), template!("js/agent/index.test.js" as "index.test.js")]
-            }
-        };
-        files.extend(sources);
+        files.extend(sources!(self, "js", ["index.js", "index.test.js"]));
         files
     }
 
@@ -114,20 +104,7 @@ impl TemplateKind {
             template!("js/gitignore" as ".gitignore"),
             template!("ts/README.md" as "README.md"),
         ];
-        let sources = match self {
-            Self::Tool => {
-                [template!("ts/tool/index.ts" as "index.ts"), template!("ts/tool/index.test.ts" as "index.test.ts")]
-            }
-            Self::Callback => [
-                template!("ts/callback/index.ts" as "index.ts"),
-                template!("ts/callback/index.test.ts" as "index.test.ts"),
-            ],
-            Self::Agent | Self::Yaml => {
-                files.push(template!("agent/answers.yaml" as "answers.yaml"));
-                [template!("ts/agent/index.ts" as "index.ts"), template!("ts/agent/index.test.ts" as "index.test.ts")]
-            }
-        };
-        files.extend(sources);
+        files.extend(sources!(self, "ts", ["index.ts", "index.test.ts"]));
         files
     }
 

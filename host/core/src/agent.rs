@@ -465,7 +465,7 @@ pub fn check_agent_name(name: &str) -> Result<(), TreeError> {
         Some(_) => {}
     }
     if name == USER_AUTHOR {
-        return bad("is reserved for what a person says");
+        return bad("is reserved for messages of users");
     }
     if name.contains('.') {
         return bad("may not hold a dot, which joins the names of parallel branches");

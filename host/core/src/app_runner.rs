@@ -32,8 +32,8 @@ pub trait AppRunner: Send + Sync {
     /// another.
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
 
-    /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request that
-    /// [`LiveRequest::check_from_code`](crate::LiveRequest::check_from_code) refuses. Unlike other runs it is not
+    /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request
+    /// that [`LiveRequest::check_from_code`](crate::LiveRequest::check_from_code) refuses. Unlike other runs it is not
     /// journaled: code that runs again opens a new one.
     ///
     /// # Errors

@@ -199,8 +199,8 @@ pub trait ArtifactService: Send + Sync {
     /// [`StoreError::InvalidName`] for an empty name or one that leaves its folder (`..`, a leading `/`).
     async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError>;
 
-    /// Saves a new version as [`ArtifactService::save`] does, with metadata that the service keeps and does not read. The
-    /// default is for services that keep none.
+    /// Saves a new version as [`ArtifactService::save`] does, with metadata that the service keeps and does not read.
+    /// The default is for services that keep none.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service keeps no metadata, and there is some.
@@ -235,8 +235,8 @@ pub trait ArtifactService: Send + Sync {
         self.save_stream_with(session, name, mime_type, &JsonMap::new(), bytes).await
     }
 
-    /// Saves a new version with metadata and the bytes of a stream, and returns its number. Nothing is saved if the stream
-    /// fails. The default holds all bytes in memory.
+    /// Saves a new version with metadata and the bytes of a stream, and returns its number. Nothing is saved if the
+    /// stream fails. The default holds all bytes in memory.
     ///
     /// # Errors
     /// Those of [`ArtifactService::save_with`] and of the stream.
@@ -256,7 +256,8 @@ pub trait ArtifactService: Send + Sync {
         self.save_with(session, name, &PartData::InlineData(blob).into(), custom_metadata).await
     }
 
-    /// Loads a version as [`ArtifactService::load`] does, with its bytes as a stream. The default holds all bytes in memory.
+    /// Loads a version as [`ArtifactService::load`] does, with its bytes as a stream. The default holds all bytes in
+    /// memory.
     async fn load_stream(
         &self,
         session: &SessionKey,
@@ -283,8 +284,8 @@ pub trait ArtifactService: Send + Sync {
         }
     }
 
-    /// Returns the most bytes of a stream that are in memory while it is saved or loaded; `None` if all of them are. The
-    /// default is that of the default methods.
+    /// Returns the most bytes of a stream that are in memory while it is saved or loaded; `None` if all of them are.
+    /// The default is that of the default methods.
     fn stream_buffer(&self) -> Option<usize> {
         None
     }
@@ -292,8 +293,8 @@ pub trait ArtifactService: Send + Sync {
     /// Returns the names of the artifacts of the session and its user, sorted.
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError>;
 
-    /// Returns the newest version of each artifact of the session and its user, sorted by name. The default makes a request
-    /// for each of them.
+    /// Returns the newest version of each artifact of the session and its user, sorted by name. The default makes a
+    /// request for each of them.
     async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
         let mut newest = Vec::new();
         for name in self.list(session).await? {

@@ -52,8 +52,8 @@ impl AuthConfig {
         Self { auth_scheme, raw_auth_credential, exchanged_auth_credential: None, credential_key: None }
     }
 
-    /// Returns the name under which a user's credential is stored: the given one, or one that tools with the same scheme
-    /// and client share.
+    /// Returns the name under which a user's credential is stored: the given one, or one that tools with the same
+    /// scheme and client share.
     pub fn key(&self) -> String {
         let client = self.raw_auth_credential.as_ref().and_then(|raw| raw.oauth2.as_ref()?.client_id.as_deref());
         let derived = || format!("adk_{}_{}", self.auth_scheme.name(), hash_hex(&(&self.auth_scheme, client), 8));

@@ -24,8 +24,8 @@ use crate::trace::SpanContext;
 mod artifacts;
 mod model_call;
 
-/// The key of a call's progress in the metadata of an event: a [`ToolProgress`] with the `name` of the tool and the `id` of
-/// the call.
+/// The key of a call's progress in the metadata of an event: a [`ToolProgress`] with the `name` of the tool and the
+/// `id` of the call.
 pub const TOOL_PROGRESS_KEY: &str = "tool_progress";
 
 /// The progress of a tool call.
@@ -116,8 +116,8 @@ impl CallContext {
         self
     }
 
-    /// Reports the progress of a call of the tool named `tool`: in a run with streaming, as a partial event with the metadata
-    /// [`TOOL_PROGRESS_KEY`]. Does nothing otherwise.
+    /// Reports the progress of a call of the tool named `tool`: in a run with streaming, as a partial event with the
+    /// metadata [`TOOL_PROGRESS_KEY`]. Does nothing otherwise.
     ///
     /// # Errors
     /// As [`EventSink::emit`].
@@ -164,16 +164,16 @@ impl CallContext {
         self
     }
 
-    /// Returns the idempotency key of the call, in tools and tool callbacks: 32 hexadecimal digits, the same when the call
-    /// is made again because its host died, and different for any other call of any session. For services that ignore
-    /// repeated requests.
+    /// Returns the idempotency key of the call, in tools and tool callbacks: 32 hexadecimal digits, the same when the
+    /// call is made again because its host died, and different for any other call of any session. For services that
+    /// ignore repeated requests.
     pub fn idempotency_key(&self) -> Option<String> {
         self.call_key.as_deref().map(|key| self.hash_key(key))
     }
 
-    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: that of
-    /// the call, a hash of method and URL, and the number of such requests. `None` if that code does not run again in the
-    /// same way.
+    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: that
+    /// of the call, a hash of method and URL, and the number of such requests. `None` if that code does not run again
+    /// in the same way.
     pub fn next_request_key(&self, method: &str, url: &str) -> Option<String> {
         let scope = self.key_scope()?;
         let request = hash_arguments(&(method, url));
@@ -193,8 +193,8 @@ impl CallContext {
         self.call_key.as_deref().or(self.agent_scope.as_deref())
     }
 
-    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is continued:
-    /// the tools and models that it calls are recorded.
+    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is
+    /// continued: the tools and models that it calls are recorded.
     #[must_use]
     pub fn for_agent_code(mut self) -> Self {
         self.agent_scope = Some(format!("{}/{}", self.invocation.id, self.agent).into());

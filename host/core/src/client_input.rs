@@ -1,7 +1,7 @@
 //! Input from the client of a run, during the run: answers of a person, messages of the client's model, its roots.
 //!
-//! Only some protocols have clients that can be asked, such as the Model Context Protocol. [`CallContext::request_input`]
-//! asks; a confirmation ([`CallContext::request_confirmation`]) works with every client.
+//! Only some protocols have clients that can be asked, such as the Model Context Protocol.
+//! [`CallContext::request_input`] asks; a confirmation ([`CallContext::request_confirmation`]) works with every client.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -108,7 +108,8 @@ pub trait InputClient: fmt::Debug + Send + Sync {
     /// Returns true if the client answers during the run, and false if it makes the call again with its answers.
     fn is_interactive(&self) -> bool;
 
-    /// Asks for input, all of it at once. The keys name the requests: those of a call that is made again must be the same.
+    /// Asks for input, all of it at once. The keys name the requests: those of a call that is made again must be the
+    /// same.
     ///
     /// # Errors
     /// If the client does not support one of the requests, does not answer, or answers later.
@@ -129,8 +130,8 @@ impl CallContext {
         self.input().is_some_and(|client| client.supports(kind) && client.is_interactive())
     }
 
-    /// Asks the client of the run. A client of a stateless protocol is asked after the call: the first time this returns
-    /// [`InputError::Pending`], and the call is made again with the answers.
+    /// Asks the client of the run. A client of a stateless protocol is asked after the call: the first time this
+    /// returns [`InputError::Pending`], and the call is made again with the answers.
     ///
     /// ```
     /// use hatchery_core::{CallContext, InputRequest, InputResponse, ToolError};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::wildcard::matches_wildcard;
 
-/// The apps that an authenticated client may use, and the user for whom it acts. A client without a scope is not limited.
+/// The apps that an authenticated client may use, and the user for whom it acts. A client without a scope is not
+/// limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientScope {
     /// The user of its sessions. `None` if it may act for any.

@@ -20,12 +20,12 @@ const STORE_FAILED: &str = "STORE_FAILED";
 /// The code of a storage without free space. Its message is not sent to clients either.
 const STORE_FULL: &str = "STORE_FULL";
 
-/// The code of a toolset without a connection to its MCP server. Its message, with programs and settings, is not sent to
-/// clients either.
+/// The code of a toolset without a connection to its MCP server. Its message, with programs and settings, is not sent
+/// to clients either.
 pub const MCP_UNAVAILABLE: &str = "MCP_UNAVAILABLE";
 
-/// The code of a toolset without the description of its API. Its message, with paths and settings, is not sent to clients
-/// either.
+/// The code of a toolset without the description of its API. Its message, with paths and settings, is not sent to
+/// clients either.
 pub const OPENAPI_UNAVAILABLE: &str = "OPENAPI_UNAVAILABLE";
 
 /// An error of a session, artifact or memory service.
@@ -325,7 +325,8 @@ pub enum RunError {
     /// The run was cancelled.
     #[error("the run was cancelled")]
     Cancelled,
-    /// The client of a run did not read its events for too long. The run continues without it, and all events are stored.
+    /// The client of a run did not read its events for too long. The run continues without it, and all events are
+    /// stored.
     #[error(
         "the events were read too slowly and are not sent any more; the last that was sent is `{last_event_id}`, and the \
          session has those after it"
@@ -358,8 +359,8 @@ impl From<InvalidId> for RunError {
 }
 
 impl RunError {
-    /// Returns the message for clients, models and guests. Settings, keys of models, details of the storage (paths, SQL)
-    /// and bugs of the host are only for the operator's log, as [`Display`](fmt::Display) shows them.
+    /// Returns the message for clients, models and guests. Settings, keys of models, details of the storage (paths,
+    /// SQL) and bugs of the host are only for the operator's log, as [`Display`](fmt::Display) shows them.
     pub fn client_message(&self) -> String {
         match self {
             Self::Model(ModelError { kind: ModelErrorKind::Auth, model, .. }) => {

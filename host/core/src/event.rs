@@ -391,8 +391,8 @@ impl Event {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
-    /// Returns true if the event responds to a call that waits: the user does, its tool fails, or a request for confirmation
-    /// or a credential takes its place.
+    /// Returns true if the event responds to a call that waits: the user does, its tool fails, or a request for
+    /// confirmation or a credential takes its place.
     pub fn closes_call(&self, call: &str) -> bool {
         let mut responses = self.function_responses().filter(|response| response.id.as_deref() == Some(call));
         let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());

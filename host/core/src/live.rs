@@ -1,7 +1,7 @@
 //! Live runs: requests that arrive while a run is in progress, their queue, and connections to live models.
 //!
-//! A [`LiveRequestQueue`] leads from a client to a run. An agent whose model is live ([`ModelCapabilities::live`]) sends
-//! the requests to a [`LiveConnection`]; any other model answers them turn by turn.
+//! A [`LiveRequestQueue`] leads from a client to a run. An agent whose model is live ([`ModelCapabilities::live`])
+//! sends the requests to a [`LiveConnection`]; any other model answers them turn by turn.
 //!
 //! [`ModelCapabilities::live`]: crate::ModelCapabilities::live
 

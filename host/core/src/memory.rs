@@ -101,8 +101,8 @@ pub trait MemoryService: Send + Sync {
         self.add_session(&empty).await
     }
 
-    /// Returns the sessions that have entries, of one app and one user if these are given, those with the newest entries
-    /// first.
+    /// Returns the sessions that have entries, of one app and one user if these are given, those with the newest
+    /// entries first.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service cannot list them, as by default.
@@ -120,7 +120,8 @@ pub trait MemoryService: Send + Sync {
         Err(StoreError::InvalidRequest("this memory service cannot list its entries".into()))
     }
 
-    /// Returns the calls of an embedder that adding `texts` messages, or a search, makes. 0 without an embedder, as by default.
+    /// Returns the calls of an embedder that adding `texts` messages, or a search, makes. 0 without an embedder, as by
+    /// default.
     fn embedder_calls(&self, texts: usize) -> usize {
         let _ = texts;
         0

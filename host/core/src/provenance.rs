@@ -38,7 +38,8 @@ pub enum Claim {
     Run,
     /// The event has function calls whose result arrives later; the calling agent continues with the result.
     Call,
-    /// The event requests a person's confirmation or credential; the calls in it run if the person approves or grants it.
+    /// The event requests a person's confirmation or credential; the calls in it run if the person approves or grants
+    /// it.
     Confirmation,
     /// The event transfers to another agent, which continues the session.
     Transfer,

@@ -24,8 +24,8 @@ pub struct RunConfig {
     pub max_run_bytes: u64,
     /// Maximum number of rounds of all loop agents of the run together; 0 means no limit.
     pub max_rounds: u32,
-    /// Maximum number of requests to models that are sent again after an error, in all calls of the run together; 0 means
-    /// no limit.
+    /// Maximum number of requests to models that are sent again after an error, in all calls of the run together; 0
+    /// means no limit.
     pub max_model_retries: u32,
     /// Maximum wall time of the run, without the time that it is paused; zero means no limit.
     pub max_run_time: Duration,

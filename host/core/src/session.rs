@@ -362,12 +362,17 @@ pub trait SessionService: Send + Sync {
         Ok(())
     }
 
-    /// Returns at most `limit` sessions of an app that have expired by a rule and that no turn holds, least recently used
-    /// first. Sessions of the host's own user, [`HOST_USER`](crate::HOST_USER), never expire.
+    /// Returns at most `limit` sessions of an app that have expired by a rule and that no turn holds, least recently
+    /// used first. Sessions of the host's own user, [`HOST_USER`](crate::HOST_USER), never expire.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if the service cannot find them, as by default.
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         let _ = (app, rule, limit);
         Err(StoreError::InvalidRequest("this session service cannot find sessions by retention rules".into()))
     }

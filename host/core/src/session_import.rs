@@ -147,8 +147,8 @@ impl SessionImport {
         self.events.len()
     }
 
-    /// Stores the session. Its events have no proof of their origin, and none is later than now. After an error, nothing of
-    /// it is left.
+    /// Stores the session. Its events have no proof of their origin, and none is later than now. After an error,
+    /// nothing of it is left.
     ///
     /// # Errors
     /// Those of an event or of the service, such as [`StoreError::SessionExists`].

@@ -207,8 +207,8 @@ pub struct RunPage {
     pub next: Option<u64>,
 }
 
-/// Stores runs, in the same database as their sessions. Deleting a session deletes its runs, and rewinding a session those
-/// that have begun since. The [bytes](StoredRun::bytes) of runs count as bytes of the session's events.
+/// Stores runs, in the same database as their sessions. Deleting a session deletes its runs, and rewinding a session
+/// those that have begun since. The [bytes](StoredRun::bytes) of runs count as bytes of the session's events.
 #[async_trait]
 pub trait RunService: Send + Sync {
     /// Adds a run, unless the session has one with this id. Returns the one that the session has then.
@@ -265,12 +265,12 @@ pub trait RunService: Send + Sync {
     /// Returns a run; `None` if there is no such run.
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError>;
 
-    /// Returns at most `limit` runs of a session, newest first, starting at [`RunPage::next`] of the previous page; none if
-    /// the session does not exist.
+    /// Returns at most `limit` runs of a session, newest first, starting at [`RunPage::next`] of the previous page;
+    /// none if the session does not exist.
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError>;
 
-    /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by no
-    /// turn, longest waiting first. Their requests, which may be large, are left out.
+    /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by
+    /// no turn, longest waiting first. Their requests, which may be large, are left out.
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
 }
 

@@ -2,8 +2,9 @@
 //! for which a host may act without asking.
 //!
 //! The fence is a number in the stored session that grows with every lease. It makes writing safe: the events of a turn
-//! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a turn: a host
-//! that was frozen finds by its own clock that its lease has expired, and asks the store before it continues.
+//! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a
+//! turn: a host that was frozen finds by its own clock that its lease has expired, and asks the store before it
+//! continues.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -124,8 +125,8 @@ impl TurnLease {
         Self { sessions, key, fence, duration, renewed: Mutex::new(acquired), is_lost, run, state }
     }
 
-    /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the same
-    /// number, so nothing needs to be stored. Losing it cancels `run`.
+    /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the
+    /// same number, so nothing needs to be stored. Losing it cancels `run`.
     pub fn pass_on(&self, run: CancellationToken) -> Option<Self> {
         let renewed = *self.renewed.lock_unpoisoned();
         let is_recent = UptimeInstant::now() < renewed + self.duration / 3;

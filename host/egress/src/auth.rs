@@ -1,8 +1,9 @@
 //! Credentials of tools: those that a user grants over the protocol of [`hatchery_core::REQUEST_CREDENTIAL`], and those
 //! that the host gets itself.
 //!
-//! A tool asks its [`ToolAuthenticator`] before each request. If the user must be asked, the authenticator requests that
-//! from the context of the call, and the tool returns [`pending_result`]. Tokens are refreshed shortly before they expire.
+//! A tool asks its [`ToolAuthenticator`] before each request. If the user must be asked, the authenticator requests
+//! that from the context of the call, and the tool returns [`pending_result`]. Tokens are refreshed shortly before they
+//! expire.
 
 mod endpoints;
 mod error;
@@ -117,8 +118,8 @@ impl ToolAuthenticator {
         }
     }
 
-    /// Reports that a service has refused a credential. A token is refreshed for the next call; of anything else the user
-    /// is asked again.
+    /// Reports that a service has refused a credential. A token is refreshed for the next call; of anything else the
+    /// user is asked again.
     ///
     /// # Errors
     /// If the credential service fails.
@@ -220,7 +221,7 @@ impl ToolAuthenticator {
                 if oauth2.access_token.is_some() {
                     return Ok(AuthCredential::of_oauth2(oauth2));
                 }
-                let state = expected_state.ok_or(AuthError::Answer("nobody was sent to the OAuth server"))?;
+                let state = expected_state.ok_or(AuthError::Answer("no login at the OAuth server was requested"))?;
                 let code = grant::code(&oauth2, state)?;
                 let verifier = grant::verifier(cx, state);
                 let redirect_uri = oauth2.redirect_uri.or_else(|| self.redirect_uri());

@@ -1,5 +1,5 @@
-//! HTTP clients that connect only where a policy allows it. The address that is checked is the one that is used, so a DNS
-//! answer cannot change in between (DNS rebinding).
+//! HTTP clients that connect only where a policy allows it. The address that is checked is the one that is used, so a
+//! DNS answer cannot change in between (DNS rebinding).
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -38,8 +38,8 @@ impl<E: fmt::Display> fmt::Display for LimitedError<E> {
 
 impl<E: fmt::Debug + fmt::Display> Error for LimitedError<E> {}
 
-/// Returns the data of each event of a body. Events without data, such as keep-alives, are skipped, and so is an event at
-/// the end without a blank line after it. Events after an error have no meaning.
+/// Returns the data of each event of a body. Events without data, such as keep-alives, are skipped, and so is an event
+/// at the end without a blank line after it. Events after an error have no meaning.
 pub fn sse_data<E: Error + Send + Sync + 'static>(
     bytes: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     max_event: usize,

@@ -2,8 +2,8 @@
 //! 800. Then the cost of fence, lease and journal, and of stored runs: services with and without them take turns, so that a
 //! change of the machine's speed concerns all.
 //!
-//! `cargo bench --workspace --bench turns`. After the criterion report it prints each mean with its ratio to the first line
-//! of its table, and the medians of the comparison.
+//! `cargo bench --workspace --bench turns`. After the criterion report it prints each mean with its ratio to the first
+//! line of its table, and the medians of the comparison.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::collections::HashMap;

@@ -140,8 +140,8 @@ impl AgentRun {
         self.run.plugins.chain(&self.agent().callbacks)
     }
 
-    /// Awaits a part of the run, and attributes its failure to the agent. Boxed by the caller, because the future would be
-    /// copied into the box here.
+    /// Awaits a part of the run, and attributes its failure to the agent. Boxed by the caller, because the future would
+    /// be copied into the box here.
     async fn attribute_failure<T>(&self, part: BoxFuture<'_, Result<T, RunError>>) -> Result<T, RunError> {
         let result = part.await;
         self.run.attribute_failure(self.id, &result);

@@ -1,10 +1,10 @@
 //! Code in containers of Docker or Podman, whose API is reached by a Unix socket.
 //!
-//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only, which are
-//! in its memory. Code without state gets a container of its own. With state there is one container per session, where a
-//! process keeps the variables of earlier code. The first process of a container never runs the code: it ends, and the engine
-//! removes the container, if the code runs or the container is idle for too long, also if the host has died. A host that is
-//! closed removes its containers.
+//! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only,
+//! which are in its memory. Code without state gets a container of its own. With state there is one container per
+//! session, where a process keeps the variables of earlier code. The first process of a container never runs the code:
+//! it ends, and the engine removes the container, if the code runs or the container is idle for too long, also if the
+//! host has died. A host that is closed removes its containers.
 
 mod engine;
 mod guard;
@@ -93,8 +93,8 @@ impl ContainerConfig {
         }
     }
 
-    /// Returns the body of the request that creates a container. `volumes` are those of the image, where code could write
-    /// to the disk.
+    /// Returns the body of the request that creates a container. `volumes` are those of the image, where code could
+    /// write to the disk.
     fn container(&self, volumes: &[String]) -> Value {
         // The engine takes billionths of a processor. The cast saturates.
         let nano_cpus = (self.cpus * 1e9) as u64;

@@ -1,5 +1,5 @@
-//! Executors of the code that models write: containers of Docker or Podman, and code interpreter extensions of Vertex AI.
-//! Both implement [`hatchery_core::CodeExecutor`]; the third kind are components.
+//! Executors of the code that models write: containers of Docker or Podman, and code interpreter extensions of Vertex
+//! AI. Both implement [`hatchery_core::CodeExecutor`]; the third kind are components.
 
 #[cfg(unix)]
 mod container;

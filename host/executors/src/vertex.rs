@@ -187,8 +187,8 @@ impl VertexExecutor {
     }
 }
 
-/// Returns the session of the extension for this session of the host. Clients can set the state that the id comes from, so it
-/// does not identify one by itself, and nobody but the host can tell the result.
+/// Returns the session of the extension for this session of the host. Clients can set the state that the id comes from,
+/// so it does not identify one by itself, and nobody but the host can tell the result.
 fn session_id(execution_id: &str, cx: &CallContext) -> String {
     let key = &cx.invocation.session_key;
     cx.invocation.signer.sign_texts("code session", &[&key.app, &key.user, &key.id, execution_id])

@@ -23,7 +23,8 @@ pub struct ServerConfig {
     pub confirmation: Confirmation,
     /// Limits of its answers.
     pub limits: Limits,
-    /// Whether the server may ask a person during a call. Up to revision 2025-11-25 its calls are then made one at a time.
+    /// Whether the server may ask a person during a call. Up to revision 2025-11-25 its calls are then made one at a
+    /// time.
     pub elicitation: bool,
     /// The model that the server may use during a call, with the same effect on calls. `None` means none.
     pub sampling: Option<Sampling>,

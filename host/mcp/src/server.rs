@@ -1,5 +1,5 @@
-//! The server: apps and tools of a host as tools for MCP clients, artifacts of their sessions and files as resources, and
-//! prompts.
+//! The server: apps and tools of a host as tools for MCP clients, artifacts of their sessions and files as resources,
+//! and prompts.
 
 mod call;
 mod confirmation;
@@ -97,8 +97,8 @@ impl McpService {
         self
     }
 
-    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are told that the tools
-    /// have changed.
+    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are told that the
+    /// tools have changed.
     pub fn reconfigure(&self, exposure: Exposure, max_runs: usize) {
         let before = self.0.settings.swap(Arc::new(ServiceSettings { exposure, max_runs }));
         if before.exposure != self.0.settings.load().exposure {

@@ -51,8 +51,8 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Uses a client of the caller. It must not follow redirects. Live models need one that is limited to HTTP/1.1, which
-    /// WebSockets are opened with.
+    /// Uses a client of the caller. It must not follow redirects. Live models need one that is limited to HTTP/1.1,
+    /// which WebSockets are opened with.
     pub(crate) fn with_client(client: Client) -> Self {
         let client = Arc::new(OnceLock::from(client));
         Self { http1: client.clone(), client }

@@ -149,7 +149,7 @@ impl<P: LiveProtocol> Link<P> {
                 && self.protocol.is_leaving()
                 && let Err(error) = self.resume().await
             {
-                tracing::debug!(%error, "a live connection cannot be continued yet, and is used as long as it lasts");
+                tracing::debug!(%error, "a live connection cannot be continued yet, and is used until it ends");
             }
             let step = tokio::select! {
                 request = requests.recv() => Step::Request(request),

@@ -1,4 +1,5 @@
-//! Provider for the Realtime API of OpenAI: models that hear and speak in live connections, and are not called otherwise.
+//! Provider for the Realtime API of OpenAI: models that hear and speak in live connections, and are not called
+//! otherwise.
 
 mod protocol;
 mod resampler;

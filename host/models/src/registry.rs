@@ -100,8 +100,8 @@ impl ModelProviders {
         Self { built_in, fallbacks: settings.fallbacks, http, ..Self::default() }
     }
 
-    /// Creates a registry with other settings of the built-in providers. It shares the providers that were registered, and
-    /// the connections.
+    /// Creates a registry with other settings of the built-in providers. It shares the providers that were registered,
+    /// and the connections.
     #[must_use]
     pub fn with_settings(&self, settings: Settings) -> Self {
         Self { registered: self.registered.clone(), ..Self::with_http(settings, self.http.clone()) }

@@ -59,7 +59,7 @@ impl ServiceInfo {
             _ if connection.api_key.is_some() => None,
             KeyRule::Required => Some(self.key_variables()),
             KeyRule::RequiredAtDefaultUrl if connection.base_url.is_none() => {
-                Some(format!("{}, or {} for a server that wants none", self.key_variables(), self.url_variable))
+                Some(format!("{}, or {} for a server that needs none", self.key_variables(), self.url_variable))
             }
             KeyRule::RequiredAtDefaultUrl | KeyRule::Optional => None,
         }

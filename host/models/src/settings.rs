@@ -122,7 +122,8 @@ pub struct GoogleCloud {
 pub struct Settings {
     /// Connections by service.
     pub connections: BTreeMap<Service, Connection>,
-    /// Connections of providers that only the model libraries have, by the beginning of their variables, such as `GROQ`.
+    /// Connections of providers that only the model libraries have, by the beginning of their variables, such as
+    /// `GROQ`.
     pub libraries: BTreeMap<String, Connection>,
     /// Access to Google Cloud.
     pub google_cloud: GoogleCloud,

@@ -88,8 +88,8 @@ const INTEGRATIONS: Kind = Kind {
               entity_operations: {Issues: [list, get]}\n    service_account: {file: key.json}",
 };
 
-/// The configured APIs, which can be replaced. All agents share the document and the connections of each. Cheap to clone;
-/// clones share the APIs.
+/// The configured APIs, which can be replaced. All agents share the document and the connections of each. Cheap to
+/// clone; clones share the APIs.
 #[derive(Clone)]
 pub struct Apis {
     kind: &'static Kind,
@@ -162,8 +162,8 @@ impl Apis {
         Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
     }
 
-    /// Replaces the APIs by `others`, but for those of the `unchanged` names, which keep their documents. Agent files are to
-    /// be loaded again.
+    /// Replaces the APIs by `others`, but for those of the `unchanged` names, which keep their documents. Agent files
+    /// are to be loaded again.
     pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
         let (before, mut table) = (self.current.load(), others.table());
         for (name, api) in before.apis.iter().filter(|(name, _)| unchanged.contains(*name)) {
@@ -182,8 +182,8 @@ impl Apis {
         self.is_started.store(true, Ordering::Release);
     }
 
-    /// Registers the toolset `OpenAPIToolset` or `ApplicationIntegrationToolset`, which takes arguments, and the toolset
-    /// `openapi:NAME` or `integration:NAME` for each API.
+    /// Registers the toolset `OpenAPIToolset` or `ApplicationIntegrationToolset`, which takes arguments, and the
+    /// toolset `openapi:NAME` or `integration:NAME` for each API.
     pub fn register(&self, extensions: &mut Extensions) {
         let apis = self.clone();
         extensions.toolsets.register(self.kind.toolset, move |args| apis.toolset(None, args));

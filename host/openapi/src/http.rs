@@ -276,7 +276,7 @@ impl Answer {
         let spellings = spellings(secrets);
         let is_in = |secret: &String| self.body.windows(secret.len()).any(|window| window == secret.as_bytes());
         if spellings.iter().any(is_in) {
-            self.body = redact(String::from_utf8_lossy(&self.body).into_owned(), &spellings).into_bytes();
+            self.body = replace_secrets(String::from_utf8_lossy(&self.body).into_owned(), &spellings).into_bytes();
         }
         self
     }
@@ -284,15 +284,15 @@ impl Answer {
 
 /// Returns a text without the secrets in it.
 pub(crate) fn redact(text: String, secrets: &[Secret]) -> String {
-    redact(text, &spellings(secrets))
+    replace_secrets(text, &spellings(secrets))
 }
 
-fn redact(text: String, spellings: &[String]) -> String {
+fn replace_secrets(text: String, spellings: &[String]) -> String {
     spellings.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
 }
 
-/// Returns the secrets as they are, percent-encoded, as in a form, and as in a JSON string. A secret may be the beginning of
-/// another one, so longer ones come first.
+/// Returns the secrets as they are, percent-encoded, as in a form, and as in a JSON string. A secret may be the
+/// beginning of another one, so longer ones come first.
 fn spellings(secrets: &[Secret]) -> Vec<String> {
     let secrets = secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET);
     let mut all: Vec<String> = secrets

@@ -30,8 +30,8 @@ impl Request {
         Self { method, url, headers: HeaderMap::new(), cookies: Vec::new(), body: None }
     }
 
-    /// Creates the request of an operation with these arguments, and with a body of at most `max_body` bytes. Files are read
-    /// from the artifacts of the session.
+    /// Creates the request of an operation with these arguments, and with a body of at most `max_body` bytes. Files are
+    /// read from the artifacts of the session.
     ///
     /// # Errors
     /// The reason for the model.

@@ -118,7 +118,7 @@ pub enum RegistryError {
         message: String,
     },
     /// The lockfile has no components.
-    #[error("{}: nothing has been pulled into this folder; name what to pull, as in `hatchery pull {} registry.example/team/name:1.0`", path.display(), path.parent().unwrap_or(path).display())]
+    #[error("{}: nothing has been pulled into this folder; name a component, as in `hatchery pull {} registry.example/team/name:1.0`", path.display(), path.parent().unwrap_or(path).display())]
     EmptyLockfile { path: PathBuf },
     /// Docker's configuration file is invalid.
     #[error("{}: {reason}; `docker login` writes a new one", path.display())]

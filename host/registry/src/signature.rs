@@ -269,7 +269,7 @@ impl SignatureVerifier {
         if trusted.key.verify(bytes, &signature, false).is_err() {
             return Err(mismatch(
                 origin,
-                &format!("what the key {id} has signed"),
+                &format!("the content signed by the key {id}"),
                 "other bytes or a forged signature",
             ));
         }

@@ -1,8 +1,9 @@
-//! The cost of a streamed answer of 10,000 chunks on its way through provider, engine and SSE, beside reading the bytes of
-//! the provider with bare hyper.
+//! The cost of a streamed answer of 10,000 chunks on its way through provider, engine and SSE, beside reading the bytes
+//! of the provider with bare hyper.
 //!
 //! `cargo bench --workspace --bench chunks`. After the criterion report it prints both with their chunks per second and
-//! allocations, and their ratio. Provider, host and client are in one process, so that the costs are those of all three.
+//! allocations, and their ratio. Provider, host and client are in one process, so that the costs are those of all
+//! three.
 #![allow(clippy::expect_used, missing_docs)]
 
 use std::net::SocketAddr;

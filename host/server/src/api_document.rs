@@ -17,8 +17,8 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::AppState;
 
-/// A router. Routes that are added by [`routes!`](utoipa_axum::routes) are part of the document, those that are added by
-/// `route` are not.
+/// A router. Routes that are added by [`routes!`](utoipa_axum::routes) are part of the document, those that are added
+/// by `route` are not.
 pub(crate) type ApiRouter = OpenApiRouter<AppState>;
 
 /// The path of the document.

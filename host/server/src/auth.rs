@@ -135,8 +135,8 @@ impl Authentication {
         })
     }
 
-    /// Reads the keys of a changed configuration. Returns what replaces the clients: keys that the configuration does not
-    /// have any more are not accepted from the next request on, nor are logins with them.
+    /// Reads the keys of a changed configuration. Returns what replaces the clients: keys that the configuration does
+    /// not have any more are not accepted from the next request on, nor are logins with them.
     ///
     /// # Errors
     /// The problem, without the text of a key.
@@ -185,8 +185,8 @@ impl Authentication {
         }
     }
 
-    /// Returns who sends a message over a connection that was admitted with these credentials: they may have expired or been
-    /// withdrawn since. The message counts as a request, but is not one in progress.
+    /// Returns who sends a message over a connection that was admitted with these credentials: they may have expired or
+    /// been withdrawn since. The message counts as a request, but is not one in progress.
     ///
     /// # Errors
     /// As for a request.

@@ -1,7 +1,7 @@
 //! Cross-origin resource sharing (CORS): the pages of other origins that may send requests.
 //!
-//! `tower_http::cors` is a layer around a service that never refuses an origin. Here the answer also decides whether the
-//! [guard](crate::guard) lets a request pass, before its body and its credentials are read.
+//! `tower_http::cors` is a layer around a service that never refuses an origin. Here the answer also decides whether
+//! the [guard](crate::guard) lets a request pass, before its body and its credentials are read.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -55,8 +55,8 @@ impl Cors {
         Self(config.iter().map(Rule::new).collect())
     }
 
-    /// Returns the first rule for the path and the `Origin` of a request from another origin. `None` if only pages of the
-    /// server itself may send it.
+    /// Returns the first rule for the path and the `Origin` of a request from another origin. `None` if only pages of
+    /// the server itself may send it.
     pub(crate) fn rule(&self, path: &str, headers: &HeaderMap) -> Option<&Rule> {
         if self.0.is_empty() {
             return None;

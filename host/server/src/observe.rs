@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// The log of one request. Its id is the client's `x-request-id` if it has at most 128 bytes. It is in the response and in
-/// all log lines.
+/// The log of one request. Its id is the client's `x-request-id` if it has at most 128 bytes. It is in the response and
+/// in all log lines.
 pub(crate) struct RequestLog {
     id: HeaderValue,
     span: Span,

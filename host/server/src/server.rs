@@ -82,8 +82,9 @@ impl Server {
         }
     }
 
-    /// Binds a server to a Unix socket that the user and the group of the process can connect to, and reads its certificate
-    /// and the keys of its clients. A stale socket is replaced; the socket of the server is removed when it stops.
+    /// Binds a server to a Unix socket that the user and the group of the process can connect to, and reads its
+    /// certificate and the keys of its clients. A stale socket is replaced; the socket of the server is removed when it
+    /// stops.
     pub async fn bind_unix(path: &Path, state: AppState) -> Result<Self, BindError> {
         state.open_auth().map_err(BindError::Auth)?;
         state.open_tls().map_err(BindError::Tls)?;
@@ -170,10 +171,7 @@ async fn shut_down(state: &AppState, connections: Connections) {
     if tokio::time::timeout(state.config().drain_timeout, &mut end).await.is_ok() {
         return;
     }
-    tracing::warn!(
-        active_runs = runner.active_runs(),
-        "the drain timeout has passed: cancelling runs and connections"
-    );
+    tracing::warn!(active_runs = runner.active_runs(), "the drain timeout has passed: cancelling runs and connections");
     runner.stop_runs();
     if tokio::time::timeout(SHUTDOWN_GRACE_PERIOD, end).await.is_err() {
         tracing::warn!(active_runs = runner.active_runs(), "runs or connections did not end: dropping them");

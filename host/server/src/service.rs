@@ -1,7 +1,7 @@
 //! The HTTP service: the processing of every request before and after its route.
 //!
-//! One function does it. Layers of the router would wrap every route in one boxed service each, which cost a third of the
-//! instructions of a request.
+//! One function does it. Layers of the router would wrap every route in one boxed service each, which cost a third of
+//! the instructions of a request.
 
 use std::any::Any;
 use std::future::poll_fn;

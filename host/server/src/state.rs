@@ -110,7 +110,8 @@ impl AppState {
         self
     }
 
-    /// Serves A2A clients too, and reports the state of these agents of other hosts. To be called before the state is shared.
+    /// Serves A2A clients too, and reports the state of these agents of other hosts. To be called before the state is
+    /// shared.
     #[must_use]
     pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -166,9 +167,9 @@ impl AppState {
         self.shared.tls.get()
     }
 
-    /// Checks a changed configuration, and reads the keys and the certificate that it names, if these have changed or `rereads`
-    /// is true. Returns what applies it without a restart: requests and connections in progress keep what they have started
-    /// with. Whether the server speaks HTTPS, and its base path, cannot change.
+    /// Checks a changed configuration, and reads the keys and the certificate that it names, if these have changed or
+    /// `rereads` is true. Returns what applies it without a restart: requests and connections in progress keep what
+    /// they have started with. Whether the server speaks HTTPS, and its base path, cannot change.
     ///
     /// # Errors
     /// The problem, with its key and without the text of an API key. Nothing is changed then.

@@ -33,7 +33,8 @@ const RECEIVED_FRAMES: usize = 2;
 /// Maximum size of the reason in a close frame.
 const MAX_REASON_BYTES: usize = 123;
 
-/// The places in limits that the request of a WebSocket has, to be held until it is closed, and the window of its stream.
+/// The places in limits that the request of a WebSocket has, to be held until it is closed, and the window of its
+/// stream.
 pub(crate) struct SocketResources {
     _connection: Option<Arc<ConnectionPermit>>,
     _request: Option<RequestPermit>,
@@ -165,8 +166,8 @@ impl Socket {
         self.send_frame(Message::Text(text)).await
     }
 
-    /// Pings the client. It is gone if it has answered none of the last pings. While nothing is received, it is only gone
-    /// if it cannot be sent to.
+    /// Pings the client. It is gone if it has answered none of the last pings. While nothing is received, it is only
+    /// gone if it cannot be sent to.
     ///
     /// # Errors
     /// If it is gone.

@@ -1,7 +1,7 @@
 //! SQLite databases with the sessions of ADK for Python, which are only read.
 //!
-//! Its service for SQLite and its service for SQL databases have the same tables: sessions, events as JSON, and the state
-//! that sessions share. Events of earlier versions are Python objects, which its own command converts.
+//! Its service for SQLite and its service for SQL databases have the same tables: sessions, events as JSON, and the
+//! state that sessions share. Events of earlier versions are Python objects, which its own command converts.
 
 use std::path::{Path, PathBuf};
 

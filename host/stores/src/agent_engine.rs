@@ -18,7 +18,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// How often a request is made whose failure may pass.
 const MAX_ATTEMPTS: u32 = 3;
-/// How long to wait before the second attempt, and between the first two questions about an operation. Doubles each time.
+/// How long to wait before the second attempt, and between the first two questions about an operation. Doubles each
+/// time.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(2);
 /// Maximum number of polls of an operation, about a minute.

@@ -47,8 +47,8 @@ pub async fn back_up_database(uri: &str, target: &Path) -> Result<Backup, StoreE
     blocking(context, copy).await.map(|()| Backup::Copied)
 }
 
-/// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted meanwhile may
-/// be missing.
+/// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted meanwhile
+/// may be missing.
 ///
 /// # Errors
 /// [`StoreError::Backend`] or [`StoreError::Full`] if a file cannot be read or written.
@@ -62,8 +62,8 @@ pub async fn back_up_artifacts(uri: &str, target: &Path) -> Result<Backup, Store
     blocking(context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
 }
 
-/// Copies a folder with everything below it. Files that are gone when their turn comes are left out, and symbolic links,
-/// with a warning.
+/// Copies a folder with everything below it. Files that are gone when their turn comes are left out, and symbolic
+/// links, with a warning.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -91,8 +91,8 @@ pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a file with its time of change for its owner only, unless it is gone. That of an artifact's version tells when it
-/// was saved.
+/// Copies a file with its time of change for its owner only, unless it is gone. That of an artifact's version tells
+/// when it was saved.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = match File::open(from) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -1,9 +1,9 @@
 //! Encryption at rest: wrappers that keep content from those who read the storage.
 //!
-//! Records are sealed by AES-256-GCM with a random nonce, with associated data: app, user, and the id of the
-//! event, the key of the state or the name of the artifact. So a record that was moved elsewhere is not accepted. The id of its
-//! key is part of each record. The first key seals, and all of them open. Records from before encryption are read as they are,
-//! unless [`PlainData`] refuses them.
+//! Records are sealed by AES-256-GCM with a random nonce, with associated data: app, user, and the id of the event, the
+//! key of the state or the name of the artifact. So a record that was moved elsewhere is not accepted. The id of its
+//! key is part of each record. The first key seals, and all of them open. Records from before encryption are read as
+//! they are, unless [`PlainData`] refuses them.
 //!
 //! | service | sealed | readable |
 //! |---|---|---|

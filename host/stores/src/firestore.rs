@@ -10,9 +10,10 @@
 //! | `{root}/{user}/memory/{app}/entries/{session}~{event}` | remembered messages with their keywords |
 //! | `{root}-memory/{app}~{user}~{session}` | the memory of a session |
 //!
-//! Every query is answered by the indexes that Firestore makes by itself. Every write is a commit with the condition that
-//! the session's document has not changed since it was read: if another host was faster, it is read again. So nothing is
-//! locked, and a host that dies leaves nothing to wait for. Reads of several documents are of one point in time.
+//! Every query is answered by the indexes that Firestore makes by itself. Every write is a commit with the condition
+//! that the session's document has not changed since it was read: if another host was faster, it is read again. So
+//! nothing is locked, and a host that dies leaves nothing to wait for. Reads of several documents are of one point in
+//! time.
 
 mod client;
 mod document;

@@ -1,10 +1,10 @@
-//! Session, artifact, memory and credential services: in memory, on disk, in PostgreSQL, in Firestore, in object stores, and in Vertex AI
-//! Agent Engine.
+//! Session, artifact, memory and credential services: in memory, on disk, in PostgreSQL, in Firestore, in object
+//! stores, and in Vertex AI Agent Engine.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
 //! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
-//! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in Firestore
-//! begins with, which the database compares.
+//! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in
+//! Firestore begins with, which the database compares.
 
 pub mod adk_sessions;
 #[cfg(feature = "agent-engine")]
@@ -51,8 +51,8 @@ pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};
 
-/// Returns services that keep sessions and memory in the Firestore database of a client, with these artifacts and models
-/// and the default [`Quotas`]. A runner with them is what ADK for Java calls `FirestoreDatabaseRunner`.
+/// Returns services that keep sessions and memory in the Firestore database of a client, with these artifacts and
+/// models and the default [`Quotas`]. A runner with them is what ADK for Java calls `FirestoreDatabaseRunner`.
 #[cfg(feature = "firestore")]
 pub fn in_firestore(
     client: firestore::FirestoreClient,

@@ -1,7 +1,7 @@
 //! PostgreSQL databases: addresses, a bounded pool of connections, and schemas with forward migrations.
 //!
-//! Each write is one statement, which calls a function of the schema, so it is one round trip and needs no transaction of
-//! the host. A statement whose connection was lost is sent again over a new one if that changes nothing.
+//! Each write is one statement, which calls a function of the schema, so it is one round trip and needs no transaction
+//! of the host. A statement whose connection was lost is sent again over a new one if that changes nothing.
 
 mod address;
 mod connection;

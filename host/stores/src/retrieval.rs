@@ -19,7 +19,8 @@ pub use artifacts::{ArtifactIndex, ArtifactSource};
 pub use folder::{FolderIndex, FolderSource};
 pub use tool::{FilesRetrieval, RetrievalIndex, RetrievalToolset};
 
-/// For how long the index of a folder counts as up to date, and the time between two searches for artifacts that are gone.
+/// For how long the index of a folder counts as up to date, and the time between two searches for artifacts that are
+/// gone.
 const FRESHNESS: Duration = Duration::from_secs(1);
 
 /// A part of a file or of an artifact.

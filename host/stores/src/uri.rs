@@ -20,8 +20,8 @@ pub(crate) const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:/
      `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
      `agentengine://project/location/engine`";
 
-/// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the feature
-/// `postgres` also `postgres://user@host/database`.
+/// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the
+/// feature `postgres` also `postgres://user@host/database`.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
@@ -45,9 +45,9 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
     }
 }
 
-/// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`; with the feature
-/// `object-store` also `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`, with the settings in the
-/// environment.
+/// Opens the artifact service of a URI: `memory:`, `file:///absolute/folder` or `file:relative/folder`; with the
+/// feature `object-store` also `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`, with the settings
+/// in the environment.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] if the folder
@@ -78,8 +78,8 @@ async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError>
     )))
 }
 
-/// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the feature
-/// `postgres` also `postgres://user@host/database`.
+/// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the
+/// feature `postgres` also `postgres://user@host/database`.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and

@@ -65,8 +65,8 @@ impl fmt::Debug for OtlpExporter {
 }
 
 impl OtlpExporter {
-    /// Returns an exporter as the environment configures it; `None` if no endpoint is set or the export is switched off.
-    /// `runtime` sends the requests.
+    /// Returns an exporter as the environment configures it; `None` if no endpoint is set or the export is switched
+    /// off. `runtime` sends the requests.
     ///
     /// # Errors
     /// If a variable has a value that is not supported.
@@ -224,7 +224,8 @@ fn is_chosen(set: &impl Fn(&str) -> Option<String>) -> Result<bool, OtlpError> {
     Err(OtlpError::Unsupported { variable: EXPORTER, value, next_step })
 }
 
-/// Returns the service that the spans belong to: `hatchery`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name it.
+/// Returns the service that the spans belong to: `hatchery`, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES name
+/// it.
 fn resource(set: &impl Fn(&str) -> Option<String>) -> Resource {
     let is_named = set("OTEL_SERVICE_NAME").is_some()
         || set("OTEL_RESOURCE_ATTRIBUTES")

@@ -1,5 +1,5 @@
-//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
-//! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
+//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT
+//! times. Without arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
 
 use std::hint::black_box;
 use std::path::Path;

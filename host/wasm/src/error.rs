@@ -49,7 +49,7 @@ pub enum LoadError {
     UnknownImport { component: String, import: String },
     /// It exports both the asynchronous and the synchronous interface for one kind of item.
     #[error(
-        "component `{component}` exports both `{interface}` and `sync-{interface}`; keep one of them, and put what the other offers into a component of its own"
+        "component `{component}` exports both `{interface}` and `sync-{interface}`; keep one of them, and move the items of the other into a separate component"
     )]
     DuplicateExport { component: String, interface: String },
     /// It exports no known interface.

@@ -1,5 +1,5 @@
-//! The earlier code of a session. Starlark is deterministic, so running it again leads to what it has left: there is nothing
-//! else to keep.
+//! The earlier code of a session. Starlark is deterministic, so running it again leads to what it has left: there is
+//! nothing else to keep.
 
 use hatchery_guest::prelude::*;
 use hatchery_guest::serde_json;

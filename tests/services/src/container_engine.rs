@@ -1,5 +1,5 @@
-//! Engines of containers for tests: Debian's Docker and Podman, each with a socket and a folder of its own, without networks.
-//! Only root can start them.
+//! Engines of containers for tests: Debian's Docker and Podman, each with a socket and a folder of its own, without
+//! networks. Only root can start them.
 #![allow(clippy::missing_errors_doc, reason = "every function fails if the engine does")]
 
 mod debian;
@@ -49,8 +49,8 @@ pub struct ContainerEngine {
 }
 
 impl ContainerEngine {
-    /// Starts an engine with [`PYTHON_IMAGE`]. `None`, after a message on the standard error, if this machine cannot run its
-    /// containers. `cache` is a folder for unpacked packages.
+    /// Starts an engine with [`PYTHON_IMAGE`]. `None`, after a message on the standard error, if this machine cannot
+    /// run its containers. `cache` is a folder for unpacked packages.
     #[must_use]
     pub fn start(kind: EngineKind, cache: &Path) -> Option<Self> {
         match Self::try_start(kind, cache) {
@@ -147,7 +147,8 @@ impl ContainerEngine {
 
     /// Starts the engine again after [`ContainerEngine::kill`].
     pub fn restart(&mut self) -> anyhow::Result<()> {
-        // One that was killed has left them. Docker waits for its containerd if the process id is in use, also by a zombie.
+        // One that was killed has left them. Docker waits for its containerd if the process id is in use, also by a
+        // zombie.
         let _ = fs::remove_file(self.socket());
         let _ = fs::remove_file(self.folder.join("exec/containerd/containerd.pid"));
         self.start_service()

@@ -1,5 +1,5 @@
-//! Services that tests start on this machine: container engines, PostgreSQL servers, the Firestore emulator and HTTP servers.
-//! Missing programs are installed where that is possible. A dev-dependency only.
+//! Services that tests start on this machine: container engines, PostgreSQL servers, the Firestore emulator and HTTP
+//! servers. Missing programs are installed where that is possible. A dev-dependency only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests use it")]
 
 mod container_engine;

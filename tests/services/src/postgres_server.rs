@@ -1,5 +1,6 @@
 //! PostgreSQL servers in temporary folders, which run until the tests end. The Debian package `postgresql` is installed
-//! when it is missing and can be. It has no extension `vector`; the Python package `pgserver` contains a server that does.
+//! when it is missing and can be. It has no extension `vector`; the Python package `pgserver` contains a server that
+//! does.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,14 +19,14 @@ use crate::skip;
 const VARIABLE: &str = "HATCHERY_TEST_POSTGRES";
 /// A line that the server prints when it is ready.
 const READY: &str = "database system is ready to accept connections";
-/// Runs a server until the standard input ends, which is when the tests end, however they do. Then removes a folder, if it is
-/// given one.
+/// Runs a server until the standard input ends, which is when the tests end, however they do. Then removes a folder, if
+/// it is given one.
 const SUPERVISE: &str =
     "\"$@\" 2>&1 & child=$!; read -r _; kill -INT $child; wait $child; [ -z \"$REMOVED\" ] || rm -rf \"$REMOVED\"";
 /// The account of the server if the tests run as root, with which it does not start.
 const ACCOUNT: &str = "postgres";
-/// The Python package with a server that has the extension `vector`, and a version of Python that it is built for. Other
-/// versions install it too, because its programs are not in Python.
+/// The Python package with a server that has the extension `vector`, and a version of Python that it is built for.
+/// Other versions install it too, because its programs are not in Python.
 const PACKAGE: [&str; 2] = ["pgserver==0.1.4", "3.11"];
 /// How often a server is started again while the processes of one that was killed still end.
 const ATTEMPTS: u32 = 100;
@@ -52,8 +53,8 @@ pub fn postgres() -> Option<&'static str> {
     server.as_ref().map(|(uri, _)| uri.as_str())
 }
 
-/// Returns the URI of a server with the extension `vector` that the tests of a process share; `None`, after a message, if
-/// there is none. Installs it in `folder` if necessary.
+/// Returns the URI of a server with the extension `vector` that the tests of a process share; `None`, after a message,
+/// if there is none. Installs it in `folder` if necessary.
 pub fn postgres_with_vectors(folder: &Path) -> Option<&'static str> {
     static SERVER: OnceLock<Option<(String, PostgresServer)>> = OnceLock::new();
     let server = SERVER.get_or_init(|| match programs_with_vectors(folder) {

@@ -1,5 +1,5 @@
-//! A tool of a component called with bare Wasmtime: a new store and instance for each call, from a pool configured like the host's,
-//! without limits, a clock, a session or imports of the contract.
+//! A tool of a component called with bare Wasmtime: a new store and instance for each call, from a pool configured like
+//! the host's, without limits, a clock, a session or imports of the contract.
 
 use anyhow::{Context, anyhow};
 use wasmtime::component::types::ComponentItem;

@@ -1,5 +1,6 @@
-//! The floor of a load test: a bare axum server that answers the same requests with bodies of the same size. Runs of the app
-//! [`PRIMES`](super::scenario::PRIMES) call its tool with bare Wasmtime first. Event streams have the events of a file.
+//! The floor of a load test: a bare axum server that answers the same requests with bodies of the same size. Runs of
+//! the app [`PRIMES`](super::scenario::PRIMES) call its tool with bare Wasmtime first. Event streams have the events of
+//! a file.
 //!
 //! The program that measures starts itself with [`FLAG`].
 

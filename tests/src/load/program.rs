@@ -8,8 +8,8 @@ use anyhow::Context;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-/// A program that serves `POST /apps/{app}/users/{user}/sessions/{session}` and `POST /run` below the URL that it prints as its
-/// first line.
+/// A program that serves `POST /apps/{app}/users/{user}/sessions/{session}` and `POST /run` below the URL that it
+/// prints as its first line.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// The name in the report.

@@ -1,5 +1,5 @@
-//! How the cost of a turn grows with the length of its session: the latency of `POST /run` on one connection, in one session, at
-//! several numbers of earlier turns.
+//! How the cost of a turn grows with the length of its session: the latency of `POST /run` on one connection, in one
+//! session, at several numbers of earlier turns.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! How long a host with many components takes to start, how much memory it uses, and how much processor time while it is idle.
+//! How long a host with many components takes to start, how much memory it uses, and how much processor time while it
+//! is idle.
 
 use std::time::{Duration, Instant};
 

@@ -7,8 +7,8 @@ use hatchery_tests::{Folder, Host, event, paths};
 
 use crate::cli::hatchery;
 
-/// Returns a folder with the agent of the guide and the component with its executor, whose code is in the cache: compiling
-/// it would count to the time of a request.
+/// Returns a folder with the agent of the guide and the component with its executor, whose code is in the cache:
+/// compiling it would count to the time of a request.
 async fn guide() -> Result<Folder> {
     let (folder, component) = (Folder::empty()?, Folder::empty()?);
     component.put("sandbox.wasm", paths::component("data_analyst")?)?;

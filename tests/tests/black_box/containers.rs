@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 /// The name of the base image in `Containerfile`.
 const BASE: &str = "docker.io/library/debian:bookworm-slim";
 
-/// Sends requests in the network of a container, the first one until something answers. Prints the status and the body of each.
+/// Sends requests in the network of a container, the first one until something answers. Prints the status and the body
+/// of each.
 const CLIENT: &str = r#"
 import json, sys, time, urllib.error, urllib.request
 deadline = time.monotonic() + 120

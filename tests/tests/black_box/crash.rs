@@ -135,8 +135,8 @@ async fn resume(host: &Host) -> Result<Value> {
     Ok(json!({"appName": "errands", "userId": USER, "sessionId": "s", "invocationId": invocation}))
 }
 
-/// Kills a host in the middle of the last of some calls, and continues the run on another one. Returns the events of the
-/// latter, and those of the session.
+/// Kills a host in the middle of the last of some calls, and continues the run on another one. Returns the events of
+/// the latter, and those of the session.
 async fn kill_in_the_last_call(
     server: &mut Effects,
     folder: &Folder,

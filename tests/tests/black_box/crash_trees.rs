@@ -1,8 +1,9 @@
-//! Generated trees of agents on real hosts that are killed (SIGKILL) before and after their effects, and between requests:
-//! the run goes on on a restarted host, or on another host with the same data folder. The session ends as that of an
-//! undisturbed run, and no completed call is made again. The effects are counted by a server of the test.
+//! Generated trees of agents on real hosts that are killed (SIGKILL) before and after their effects, and between
+//! requests: the run goes on on a restarted host, or on another host with the same data folder. The session ends as
+//! that of an undisturbed run, and no completed call is made again. The effects are counted by a server of the test.
 //!
-//! `HATCHERY_CRASH_SEEDS` is the least number of trees; by default there are as many as show all kinds of agents and calls.
+//! `HATCHERY_CRASH_SEEDS` is the least number of trees; by default there are as many as show all kinds of agents and
+//! calls.
 
 #![allow(clippy::indexing_slicing, reason = "of JSON values, which are null where nothing is")]
 
@@ -233,8 +234,8 @@ fn approval(session: &str, request: &str) -> Value {
     })
 }
 
-/// Returns the events of agents in short form by branch, without what differs between two runs: ids, times, and whether a
-/// call that is made at most once has returned or was interrupted. Also returns the state.
+/// Returns the events of agents in short form by branch, without what differs between two runs: ids, times, and whether
+/// a call that is made at most once has returned or was interrupted. Also returns the state.
 fn outcome(session: &Value, once: &BTreeSet<String>) -> Result<(BTreeMap<String, Vec<String>>, Value)> {
     let events = events_in(session)?;
     let calls: BTreeMap<_, _> = events

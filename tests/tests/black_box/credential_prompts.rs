@@ -22,8 +22,8 @@ const PASSWORD: &str = "p4ssword of ada ";
 /// `ada` with [`PASSWORD`].
 const BASIC: &str = "Basic YWRhOnA0c3N3b3JkIG9mIGFkYSA=";
 
-/// An API with orders, and an OAuth server. Records the credentials of requests for orders, and the forms of requests for
-/// tokens.
+/// An API with orders, and an OAuth server. Records the credentials of requests for orders, and the forms of requests
+/// for tokens.
 #[derive(Clone, Default)]
 struct Shop {
     credentials: Arc<Mutex<Vec<String>>>,

@@ -45,8 +45,8 @@ struct SocketHost {
 }
 
 impl SocketHost {
-    /// Starts a host with the apps `echo`, whose model is a script, and `held`, whose model waits for the test. `base` is its
-    /// base path, or empty.
+    /// Starts a host with the apps `echo`, whose model is a script, and `held`, whose model waits for the test. `base`
+    /// is its base path, or empty.
     async fn start(base: &str, public_path: &str) -> Result<Self> {
         let (folder, model) = (Folder::empty()?, HeldModel::start().await?);
         folder.write("echo/root_agent.yaml", "name: echo\nmodel: scripted:echo/answers.yaml\ninstruction: Echo.\n")?;

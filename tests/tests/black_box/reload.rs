@@ -11,8 +11,8 @@ use hatchery_tests::host::message;
 use hatchery_tests::{Folder, Host, event};
 use serde_json::{Value, json};
 
-/// An app that answers `Hello`, or `Ahoy` if its instructions say so. For the message `again`, its model calls a tool without
-/// end.
+/// An app that answers `Hello`, or `Ahoy` if its instructions say so. For the message `again`, its model calls a tool
+/// without end.
 const GREETER: [(&str, &str); 2] = [
     ("hello/root_agent.yaml", "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet.\n"),
     (

@@ -1,5 +1,5 @@
-//! Two hosts on one SQLite file or PostgreSQL database: turns of a session do not interleave, and a host that was frozen or
-//! killed loses its turn to the other one.
+//! Two hosts on one SQLite file or PostgreSQL database: turns of a session do not interleave, and a host that was
+//! frozen or killed loses its turn to the other one.
 
 use anyhow::{Context, Result};
 use hatchery_test_services::PostgresServer;

@@ -1,4 +1,5 @@
-//! Schemathesis on the OpenAPI document of a served folder: made-up requests to every route, and checks of the responses.
+//! Schemathesis on the OpenAPI document of a served folder: made-up requests to every route, and checks of the
+//! responses.
 
 use std::fs;
 use std::path::{Path, PathBuf};

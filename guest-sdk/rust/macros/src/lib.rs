@@ -106,8 +106,8 @@ pub fn model(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::MODEL, options, function)
 }
 
-/// Creates a live model from an async function. It takes an `LlmRequest`, a `LiveConnection`, and optionally a `Context`,
-/// and returns a `Result<(), E>`. `#[live_model(name = "…")]` sets another name than the function's.
+/// Creates a live model from an async function. It takes an `LlmRequest`, a `LiveConnection`, and optionally a
+/// `Context`, and returns a `Result<(), E>`. `#[live_model(name = "…")]` sets another name than the function's.
 #[proc_macro_attribute]
 pub fn live_model(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::LIVE_MODEL, options, function)

@@ -1,5 +1,5 @@
-//! `#[code_executor]`, `#[summarizer]`, `#[examples]`, `#[model]` and `#[live_model]`: functions with one input that the host calls by
-//! name.
+//! `#[code_executor]`, `#[summarizer]`, `#[examples]`, `#[model]` and `#[live_model]`: functions with one input that
+//! the host calls by name.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

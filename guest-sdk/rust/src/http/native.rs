@@ -1,6 +1,6 @@
 //! HTTP transport of unit tests: requests go to the mock host.
 
-use super::{Call, Reply, failed};
+use super::{Call, Reply, http_error};
 use crate::error::Error;
 use crate::testing::{self, HttpRequest};
 
@@ -19,7 +19,7 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     let request = HttpRequest { method, url, headers: headers.to_vec(), body: body.to_vec(), timeout };
     let response = testing::imports::http::exchange(request).map_err(|error| match error.code.as_str() {
         // There is no mock host outside of a test.
-        "NO_HOST" => failed(error.message),
+        "NO_HOST" => http_error(error.message),
         _ => error,
     })?;
     Ok(Reply { status: response.status, headers: response.headers, body: Body(Some(response.body)) })

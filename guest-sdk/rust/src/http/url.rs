@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::failed;
+use super::http_error;
 use crate::error::Error;
 
 /// A URL of `http` or `https`.
@@ -19,7 +19,7 @@ pub(super) struct Url {
 
 impl Url {
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let invalid = || failed(format!("`{text}` is not a URL; write it as `https://host/path`"));
+        let invalid = || http_error(format!("`{text}` is not a URL; write it as `https://host/path`"));
         let (scheme, rest) = text.trim().split_once("://").ok_or_else(invalid)?;
         let is_https = match scheme.to_ascii_lowercase().as_str() {
             "https" => true,

@@ -17,7 +17,7 @@ use wasip2::http::types::{
 use wasip2::io::poll::{self, Pollable};
 use wasip2::io::streams::{InputStream, StreamError};
 
-use super::{Call, Reply, failed, from_host_text};
+use super::{Call, Reply, from_host_text, http_error};
 use crate::error::Error;
 
 /// Number of bytes to read at a time.
@@ -28,7 +28,7 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     let body = if call.body.is_empty() {
         None
     } else {
-        Some(request.body().map_err(|()| failed("the request has a body already"))?)
+        Some(request.body().map_err(|()| http_error("the request has a body already"))?)
     };
     let pending = outgoing_handler::handle(request, options(call.timeout)).map_err(from_error_code)?;
     if let Some(body) = body {
@@ -36,15 +36,15 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     }
     let response = response(&pending).await?;
     let (status, headers) = (response.status(), response.headers().entries());
-    let body = response.consume().map_err(|()| failed("the response has no body"))?;
-    let stream = body.stream().map_err(|()| failed("the response's body is being read"))?;
+    let body = response.consume().map_err(|()| http_error("the response has no body"))?;
+    let stream = body.stream().map_err(|()| http_error("the response's body is being read"))?;
     Ok(Reply { status, headers, body: Body { stream, _body: body, _response: response } })
 }
 
 fn outgoing(call: &Call<'_>) -> Result<OutgoingRequest, Error> {
     let headers = Fields::new();
     let append = |name: &str, value: &[u8]| {
-        headers.append(name, value).map_err(|error| failed(format!("the header `{name}` cannot be set: {error}")))
+        headers.append(name, value).map_err(|error| http_error(format!("the header `{name}` cannot be set: {error}")))
     };
     for (name, value) in call.headers {
         append(name, value)?;
@@ -54,8 +54,8 @@ fn outgoing(call: &Call<'_>) -> Result<OutgoingRequest, Error> {
     }
     let request = OutgoingRequest::new(headers);
     let scheme = if call.url.is_https { Scheme::Https } else { Scheme::Http };
-    let wrong = |what: &str| failed(format!("`{}` is not a URL: its {what} is not one", call.url));
-    request.set_method(&method(call.method)).map_err(|()| failed(format!("`{}` is not a method", call.method)))?;
+    let wrong = |what: &str| http_error(format!("`{}` is not a URL: its {what} is not one", call.url));
+    request.set_method(&method(call.method)).map_err(|()| http_error(format!("`{}` is not a method", call.method)))?;
     request.set_scheme(Some(&scheme)).map_err(|()| wrong("scheme"))?;
     request.set_authority(Some(&call.url.authority)).map_err(|()| wrong("host"))?;
     request.set_path_with_query(Some(&call.url.path_and_query())).map_err(|()| wrong("path"))?;
@@ -115,7 +115,7 @@ async fn response(pending: &FutureIncomingResponse) -> Result<IncomingResponse, 
         match pending.get() {
             Some(Ok(Ok(response))) => return Ok(response),
             Some(Ok(Err(code))) => return Err(from_error_code(code)),
-            Some(Err(())) => return Err(failed("the response was taken already")),
+            Some(Err(())) => return Err(http_error("the response was taken already")),
             None => ready(pending.subscribe()).await,
         }
     }
@@ -151,15 +151,15 @@ fn from_error_code(code: ErrorCode) -> Error {
         ErrorCode::InternalError(Some(text)) => from_host_text(&text),
         ErrorCode::HttpRequestDenied => Error::new("DENIED", "the host denies this request"),
         ErrorCode::DnsError(error) => {
-            failed(format!("the name of the host has no address: {}", error.rcode.unwrap_or_default()))
+            http_error(format!("the name of the host has no address: {}", error.rcode.unwrap_or_default()))
         }
-        ErrorCode::ConnectionRefused => failed("the host refuses connections at this port"),
-        ErrorCode::ConnectionTimeout => failed("the host cannot be reached in time"),
-        ErrorCode::ConnectionReadTimeout => failed("the host does not answer in time"),
-        ErrorCode::TlsCertificateError => failed("the host's certificate is not trusted"),
-        ErrorCode::HttpRequestUriInvalid => failed("the URL cannot be used"),
-        ErrorCode::HttpRequestMethodInvalid => failed("the method cannot be used"),
-        code => failed(format!("the request failed: {code:?}")),
+        ErrorCode::ConnectionRefused => http_error("the host refuses connections at this port"),
+        ErrorCode::ConnectionTimeout => http_error("the host cannot be reached in time"),
+        ErrorCode::ConnectionReadTimeout => http_error("the host does not answer in time"),
+        ErrorCode::TlsCertificateError => http_error("the host's certificate is not trusted"),
+        ErrorCode::HttpRequestUriInvalid => http_error("the URL cannot be used"),
+        ErrorCode::HttpRequestMethodInvalid => http_error("the method cannot be used"),
+        code => http_error(format!("the request failed: {code:?}")),
     }
 }
 

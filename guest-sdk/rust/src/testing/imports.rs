@@ -1,5 +1,6 @@
 //! The imports of `wit/imports.wit`, implemented by the mock host: one module per interface, with the functions that
-//! `wit-bindgen` generates for components. An import that a test has not set up returns an error that names the line to add.
+//! `wit-bindgen` generates for components. An import that a test has not set up returns an error that names the line to
+//! add.
 
 pub(crate) mod agents;
 pub(crate) mod artifacts;

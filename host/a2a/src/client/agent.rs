@@ -270,7 +270,7 @@ impl Exchange<'_> {
                 continue;
             }
             if invocation.is_in_tool && !event.long_running_tool_ids.is_empty() {
-                let message = "it asks for something, and nobody can be asked inside of a tool".into();
+                let message = "it needs input from the user, which is not possible inside of a tool call".into();
                 return Err(ClientError::Task { state: "waits", message }.into());
             }
             self.cx.emit(event).await?;

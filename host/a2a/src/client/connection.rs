@@ -59,7 +59,8 @@ impl Connection {
         Ok(ReceivedMessage { message: result_of(&body)?, bytes: body.len() })
     }
 
-    /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one item.
+    /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one
+    /// item.
     pub(super) async fn stream(&self, operation: &Operation) -> Result<Updates, ClientError> {
         let response = self.post(operation, "text/event-stream").await?;
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());

@@ -68,7 +68,8 @@ impl History<'_> {
         self.answer().is_some()
     }
 
-    /// Returns the answers to calls of the agent in the newest message of the user, if it follows the agent's last event.
+    /// Returns the answers to calls of the agent in the newest message of the user, if it follows the agent's last
+    /// event.
     fn answer(&self) -> Option<OutboundMessage> {
         let last = self.own().next_back()?.0;
         let newest = self.events.iter().skip(last + 1).rev().find(|event| event.author == USER_AUTHOR)?;

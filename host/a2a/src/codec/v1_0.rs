@@ -1,5 +1,5 @@
-//! Version 1.0: members are tags, enumerations are in upper case. Keys are read in snake case too, as readers of the protocol's
-//! definition in Protocol Buffers do.
+//! Version 1.0: members are tags, enumerations are in upper case. Keys are read in snake case too, as readers of the
+//! protocol's definition in Protocol Buffers do.
 
 mod objects;
 

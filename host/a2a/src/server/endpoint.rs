@@ -24,8 +24,8 @@ pub(crate) const CARD_PATHS: [&str; 2] = [".well-known/agent-card.json", ".well-
 const ADK_PATH: &str = "v1/message:send";
 const ADK_APP: &str = "remote";
 
-/// The routes of the apps for A2A clients, for a server that checks hosts, origins and the size of bodies itself. Cheap to
-/// clone.
+/// The routes of the apps for A2A clients, for a server that checks hosts, origins and the size of bodies itself. Cheap
+/// to clone.
 #[derive(Clone)]
 pub struct A2aEndpoint {
     service: A2aService,

@@ -1,7 +1,7 @@
 //! Events of runs as messages, artifacts and calls that wait for the client.
 //!
-//! Texts and files of an event are an artifact with the event's id. Everything else (thoughts, calls, results, code) is a
-//! message of the agent about its work.
+//! Texts and files of an event are an artifact with the event's id. Everything else (thoughts, calls, results, code) is
+//! a message of the agent about its work.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -86,8 +86,8 @@ impl PushSender {
         Self(Arc::new(SenderInner { runner, delivery, watched: SyncMutex::default(), change: Mutex::default() }))
     }
 
-    /// Adds or replaces a configuration. Events after a revision, and states after that of a time, are sent once the task
-    /// is [watched](PushSender::watch).
+    /// Adds or replaces a configuration. Events after a revision, and states after that of a time, are sent once the
+    /// task is [watched](PushSender::watch).
     ///
     /// # Errors
     /// If a value is too large, the URL is not allowed, or the task has too many configurations.
@@ -262,8 +262,8 @@ impl PushSender {
         }
     }
 
-    /// Sends an update to all URLs of a task, and returns their configurations. Clients of version 0.3 get the whole task
-    /// when its state changes.
+    /// Sends an update to all URLs of a task, and returns their configurations. Clients of version 0.3 get the whole
+    /// task when its state changes.
     async fn notify(&self, app: &str, task: &TaskId, key: &SessionKey, update: Update) -> Result<Configs, A2aError> {
         let configs = self.read(key).await?.unwrap_or_default().configs;
         let mut deliveries = Vec::new();
@@ -300,8 +300,8 @@ impl PushSender {
         }
     }
 
-    /// Continues with one task. The configurations of a task that does not exist any more, or has ended without anything
-    /// left to send, are deleted.
+    /// Continues with one task. The configurations of a task that does not exist any more, or has ended without
+    /// anything left to send, are deleted.
     async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
         let user = self.read(key).await?.and_then(|record| record.user);
         let found = match TaskId::parse(&key.id, user) {

@@ -34,8 +34,8 @@ impl A2aService {
         Ok(self.updates(app, stored.id, run, Update::Task(snapshot), events, StreamEnd::AtRest))
     }
 
-    /// Streams a task that has not ended. In version 1.0 the stream ends with the task, in version 0.3 also when the task
-    /// waits for its client.
+    /// Streams a task that has not ended. In version 1.0 the stream ends with the task, in version 0.3 also when the
+    /// task waits for its client.
     pub(super) async fn subscribe(&self, app: &Arc<App>, id: &str, version: Version) -> Result<Updates, A2aError> {
         let stored = self.load(app, id).await?;
         if stored.state().is_terminal() {

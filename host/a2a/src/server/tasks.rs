@@ -93,7 +93,8 @@ impl StoredTask {
         Ok(task)
     }
 
-    /// Returns a task without its events. `None` if the runs, oldest first, do not begin with the first one of the task.
+    /// Returns a task without its events. `None` if the runs, oldest first, do not begin with the first one of the
+    /// task.
     pub(super) fn new(id: TaskId, session: SessionKey, mut runs: Vec<StoredRun>) -> Option<Self> {
         let own = runs.iter().enumerate().take_while(|(index, run)| run.id == id.run(index + 1)).count();
         runs.truncate(own);

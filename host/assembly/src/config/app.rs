@@ -38,7 +38,8 @@ pub struct AppConfig {
     /// Maximum number of rounds of loop agents per run. Default: 10,000; 0 means unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// Maximum number of requests to models that are sent again after an error, per run. Default: 100; 0 means unlimited.
+    /// Maximum number of requests to models that are sent again after an error, per run. Default: 100; 0 means
+    /// unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_model_retries: Option<u32>,
     /// Maximum wall time of a run. Default: 1 h; 0 s means unlimited.

@@ -81,7 +81,7 @@ impl McpPromptConfig {
     pub(crate) fn prompt(&self) -> Result<ExposedPrompt, String> {
         let mut names = BTreeSet::new();
         if let Some(argument) = self.arguments.iter().find(|argument| !names.insert(&argument.name)) {
-            return Err(format!("the argument `{}` is there twice", argument.name));
+            return Err(format!("the argument `{}` is listed twice", argument.name));
         }
         let messages = self.messages.iter().map(|message| {
             let content = match (&message.text, &message.resource) {
@@ -171,7 +171,7 @@ mod tests {
         assert_eq!(error("{prompts: {p: {messages: [{text: a, resource: 'b://c'}]}}}"), format!("{prompt}: {content}"));
         assert_eq!(
             error("{prompts: {p: {arguments: [{name: a}, {name: a}], messages: []}}}"),
-            format!("{prompt}: the argument `a` is there twice")
+            format!("{prompt}: the argument `a` is listed twice")
         );
         let resource = "/srv/agents/hatchery.yaml: mcp.expose.resources: `a://b`";
         let path = "`file` must be a path inside of the folder of this configuration, and not hidden";

@@ -19,7 +19,8 @@ pub(super) fn describe(schema: &mut Value) {
     });
 }
 
-/// Returns the descriptions by the paths of the keys. A path has `NAME` for each name that the author of a file chooses.
+/// Returns the descriptions by the paths of the keys. A path has `NAME` for each name that the author of a file
+/// chooses.
 fn descriptions() -> BTreeMap<String, String> {
     let rows = REFERENCE.lines().filter_map(|line| {
         let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ");

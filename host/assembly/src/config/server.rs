@@ -49,12 +49,11 @@ pub struct ServerConfig {
     /// Timeout of a client that reads nothing of its response.
     #[serde(deserialize_with = "units::time")]
     pub write_timeout: Duration,
-    /// Maximum number of open connections. Further connections wait. Also the maximum number of HTTP/2 requests in progress;
-    /// further ones are refused.
+    /// Maximum number of open connections. Further connections wait. Also the maximum number of HTTP/2 requests in
+    /// progress; further ones are refused.
     pub max_connections: usize,
-    /// Maximum number of connections per peer, and of its HTTP/2 requests in progress: of an IPv4 address or an IPv6 /64
-    /// network. Further ones are refused.
-    /// Behind a proxy all clients are one peer.
+    /// Maximum number of connections per peer, and of its HTTP/2 requests in progress: of an IPv4 address or an IPv6
+    /// /64 network. Further ones are refused. Behind a proxy all clients are one peer.
     pub max_connections_per_peer: usize,
     /// Maximum number of active runs, including those that wait for another turn of their session.
     pub max_concurrent_runs: usize,

@@ -89,7 +89,7 @@ fn wrong_grants_are_an_error_with_their_position() {
     let expected = "/srv/agents/hatchery.yaml:4:7: components.web.grants: unknown field `model`, expected one of ";
     assert!(unknown.starts_with(expected), "{unknown}");
     for (grant, expected) in [
-        ("models: ['']", "a pattern is not empty; `*` stands for all names"),
+        ("models: ['']", "a pattern must not be empty; `*` matches all names"),
         ("artifacts: all", "unknown variant `all`, expected `read` or `write`"),
         ("environment: {PORT: 8080}", "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"),
         ("files: [{host: data, guest: data}]", "`data` is not an absolute path in the component, such as `/data`"),
@@ -141,7 +141,7 @@ fn settings_of_instances_and_hot_reload_have_units() {
 #[test]
 fn a_key_of_an_earlier_version_is_an_error_with_the_new_key() {
     let error = parse("engine: {instances: 10}").unwrap_err();
-    assert!(error.ends_with("; it is now `instances`, and its `compile` is a section of its own"), "{error}");
+    assert!(error.ends_with("; it is now `instances`, and its `compile` is a separate section"), "{error}");
     let error = parse("instances: {busy_wait: 5s}").unwrap_err();
     assert!(error.contains("unknown field `busy_wait`") && error.ends_with("; it is now `queue_timeout`"), "{error}");
 }

@@ -108,8 +108,8 @@ impl HostBuilder {
         Self { names_file: file, ..self }
     }
 
-    /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's data
-    /// folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
+    /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's
+    /// data folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
     #[must_use]
     pub fn code_sandbox(self, file: impl Into<PathBuf>) -> Self {
         Self { code_sandbox: Some(file.into()), ..self }

@@ -18,8 +18,8 @@ use crate::egress::{HostEgress, Policies};
 use crate::openapi;
 use crate::retrieval::{self, Indexes};
 
-/// The configured MCP servers, remote agents, HTTP APIs, integrations, code executors and searched folders. Clones share
-/// them.
+/// The configured MCP servers, remote agents, HTTP APIs, integrations, code executors and searched folders. Clones
+/// share them.
 #[derive(Clone)]
 pub(super) struct Connections {
     pub(super) mcp_servers: McpServers,
@@ -42,8 +42,8 @@ struct Replaced {
 }
 
 impl Connections {
-    /// Creates the connections of a configuration. With `starts`, they are opened, and documents read, as soon as an agent
-    /// uses them instead of at their first use.
+    /// Creates the connections of a configuration. With `starts`, they are opened, and documents read, as soon as an
+    /// agent uses them instead of at their first use.
     pub(super) fn new(
         config: &Config,
         credentials: &Arc<dyn CredentialService>,
@@ -96,8 +96,8 @@ impl Connections {
         self.indexes.load_full()
     }
 
-    /// Replaces the parts that differ in a changed configuration. Active runs keep their parts, except for access that was
-    /// removed. The caller registers the result.
+    /// Replaces the parts that differ in a changed configuration. Active runs keep their parts, except for access that
+    /// was removed. The caller registers the result.
     pub(super) async fn replace(&self, before: &Config, now: &Config, indexes: Option<Indexes>) {
         self.withdraw_removed(before, now).await;
         let kept = unchanged_names(&before.mcp.servers, &now.mcp.servers);
@@ -187,7 +187,10 @@ impl Connections {
 }
 
 /// Returns the names of the entries that are the same in both maps.
-pub(super) fn unchanged_names<T: PartialEq>(before: &BTreeMap<String, T>, now: &BTreeMap<String, T>) -> BTreeSet<String> {
+pub(super) fn unchanged_names<T: PartialEq>(
+    before: &BTreeMap<String, T>,
+    now: &BTreeMap<String, T>,
+) -> BTreeSet<String> {
     now.iter().filter(|(name, entry)| before.get(*name) == Some(entry)).map(|(name, _)| name.clone()).collect()
 }
 

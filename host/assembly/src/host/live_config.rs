@@ -1,8 +1,9 @@
 //! The configuration in force, and its replacement while the host runs.
 //!
 //! A changed configuration is checked as a whole. Everything that can fail is prepared first: model providers, plugins,
-//! indexes, and what [subscribers](ConfigSubscriber) make of it. If one of them refuses, the previous configuration stays in
-//! force. Otherwise each part is swapped for its successor. Runs in progress keep the parts that they have started with.
+//! indexes, and what [subscribers](ConfigSubscriber) make of it. If one of them refuses, the previous configuration
+//! stays in force. Otherwise each part is swapped for its successor. Runs in progress keep the parts that they have
+//! started with.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -160,8 +161,8 @@ impl LiveConfig {
         service
     }
 
-    /// Adds a part of the program that was made from `used`. If another configuration is in force meanwhile, it is applied
-    /// to the part.
+    /// Adds a part of the program that was made from `used`. If another configuration is in force meanwhile, it is
+    /// applied to the part.
     ///
     /// # Errors
     /// If the part refuses it.
@@ -186,8 +187,8 @@ impl LiveConfig {
         self.source.as_ref().map(ConfigSource::file).unwrap_or_default()
     }
 
-    /// Reads the file again and applies it. Returns false if it cannot be used; then the log and the report of the host have
-    /// the reason, and the previous configuration stays in force.
+    /// Reads the file again and applies it. Returns false if it cannot be used; then the log and the report of the host
+    /// have the reason, and the previous configuration stays in force.
     pub(super) async fn reload(&self, trigger: Trigger) -> bool {
         let Some(source) = &self.source else { return true };
         let _applying = self.applying.lock().await;
@@ -369,7 +370,8 @@ impl LiveConfig {
 }
 
 impl NativeItems {
-    /// Returns the native items in layers: extensions, then single items; `None` if there are none. With the extensions.
+    /// Returns the native items in layers: extensions, then single items; `None` if there are none. With the
+    /// extensions.
     pub(super) fn layers(&self, connections: &Connections) -> (Option<Arc<dyn ItemResolver>>, Extensions) {
         let mut extensions = self.extensions.clone();
         connections.register(&mut extensions);

@@ -120,9 +120,9 @@ pub(super) fn keep_in_force(config: &mut Config, in_force: &Config) -> Vec<&'sta
     pending
 }
 
-/// Restores protection that a changed file has removed: the authentication of clients, and the signatures and digests of
-/// components. Returns the restored keys. Used for files of the folder's author, who must not disable them while the host
-/// runs.
+/// Restores protection that a changed file has removed: the authentication of clients, and the signatures and digests
+/// of components. Returns the restored keys. Used for files of the folder's author, who must not disable them while the
+/// host runs.
 pub(super) fn keep_protection(config: &mut Config, in_force: &Config) -> Vec<&'static str> {
     let mut pending = Vec::new();
     if in_force.server.auth.is_some() && config.server.auth.is_none() {
@@ -157,8 +157,8 @@ fn strictness(policy: SignaturePolicy) -> u8 {
     }
 }
 
-/// Returns the configuration in force without the access that is not trusted any more: grants of components, MCP servers,
-/// remote agents, APIs, integrations, code executors and push notifications are those of `restricted`.
+/// Returns the configuration in force without the access that is not trusted any more: grants of components, MCP
+/// servers, remote agents, APIs, integrations, code executors and push notifications are those of `restricted`.
 pub(super) fn withdraw_untrusted(in_force: &Config, restricted: Config) -> Config {
     let mut config = in_force.clone();
     config.limits = restricted.limits;

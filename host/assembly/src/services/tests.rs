@@ -120,7 +120,7 @@ async fn an_embedder_finds_messages_with_other_forms_of_a_word() {
         ),
         (
             "encryption: {keys: [{id: k, file: data.key}]}",
-            "memory.embedder: an embedding tells what an encrypted message is about; remove the key, or `encryption`",
+            "memory.embedder: an embedding reveals the content of an encrypted message; remove the key, or `encryption`",
         ),
     ] {
         let config = config(&format!("{embedder}\n{yaml}"));

@@ -54,8 +54,9 @@ impl ProtectedPaths {
         self
     }
 
-    /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the server, a
-    /// folder of recordings or the audit log, and that none allows to write an OpenAPI document or an agent card.
+    /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the
+    /// server, a folder of recordings or the audit log, and that none allows to write an OpenAPI document or an agent
+    /// card.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::terminal::escape_control;
 
-/// The URL where a login ends if the API has no `redirect_uri`. Nothing listens there: the URL is copied from the browser.
+/// The URL where a login ends if the API has no `redirect_uri`. Nothing listens there: the URL is copied from the
+/// browser.
 const REDIRECT_URI: &str = "http://localhost/callback";
 
 /// A tool call that waits for a credential of the user.

@@ -1,4 +1,5 @@
-//! `hatchery login`: authorizes the host at an MCP server by OAuth, in a browser. The tokens are stored in the data folder.
+//! `hatchery login`: authorizes the host at an MCP server by OAuth, in a browser. The tokens are stored in the data
+//! folder.
 
 use std::path::PathBuf;
 

@@ -12,7 +12,8 @@ use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
 use hatchery::trust::LoadedConfig;
 use hatchery::{
-    A2aService, BasePath, Config, ConfigChange, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport, Storage,
+    A2aService, BasePath, Config, ConfigChange, DevUi, Host, HostBuilder, ServerConfig, Setting, SettingsReport,
+    Storage,
 };
 use hatchery_core::CallerOrigin;
 use hatchery_server::{AppState, Server};
@@ -55,7 +56,8 @@ pub struct ServerArgs {
     /// Port to listen on; 0 for any free port
     #[arg(long, default_value_t = DEFAULT_PORT)]
     port: u16,
-    /// Listen on a Unix socket, `unix:PATH`, instead of a TCP address; the user and the group of the process can connect
+    /// Listen on a Unix socket, `unix:PATH`, instead of a TCP address; the user and the group of the process can
+    /// connect
     #[arg(long, value_name = "SOCKET", value_parser = parse_socket, conflicts_with_all = ["host", "port"])]
     listen: Option<PathBuf>,
     /// Prefix of all routes, such as /agents; overrides server.base_path of hatchery.yaml
@@ -333,7 +335,7 @@ fn allowed_hosts(
             "--host {}: the server has no authentication, so every client that can reach this address could run every agent. \
              Make a key with `openssl rand -hex 32`, put it into the environment variable HATCHERY_KEY, and add to {}:\n\n  \
              server:\n    auth:\n      keys:\n        - {{ name: operator, from: HATCHERY_KEY, role: operate }}\n\nor pass \
-             --allow-unauthenticated if something else keeps strangers out",
+             --allow-unauthenticated if something else restricts access",
             args.host,
             file.display()
         );
@@ -389,7 +391,7 @@ mod tests {
                 "--host 0.0.0.0: the server has no authentication, so every client that can reach this address could run \
                  every agent. Make a key with `openssl rand -hex 32`, put it into the environment variable HATCHERY_KEY, and \
                  add to {}:\n\n  server:\n    auth:\n      keys:\n        - {{ name: operator, from: HATCHERY_KEY, role: operate }}\n\n\
-                 or pass --allow-unauthenticated if something else keeps strangers out",
+                 or pass --allow-unauthenticated if something else restricts access",
                 file.display()
             )
         );

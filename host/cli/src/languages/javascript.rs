@@ -39,8 +39,8 @@ struct Manifest {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BuildSettings {
-    /// The main module, relative to the folder of the project. Its default export is the component. `None`: `index.ts` or
-    /// `index.js`.
+    /// The main module, relative to the folder of the project. Its default export is the component. `None`: `index.ts`
+    /// or `index.js`.
     module: Option<String>,
 }
 

@@ -128,7 +128,7 @@ impl Project {
             [sdk::PYTHON_LOCK, &*self.sdk.to_string_lossy(), &self.python.version, &*names, &*installed.join("\n")];
         let folder = self.cache.install_tools("interpreter-python", &versions, |folder| {
             anstream::eprintln!(
-                "creating an interpreter with what {} imports; this takes about half a minute, and again when that changes",
+                "creating an interpreter with the imports of {}; this takes about half a minute, and is repeated when they change",
                 self.folder.display()
             );
             let mut create = self.sdk_build(folder, &folder.join(INTERPRETER));

@@ -7,8 +7,8 @@ use tracing_subscriber::field::{RecordFields, VisitOutput};
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, DefaultVisitor, Writer};
 
-/// Formats fields as [`DefaultFields`] does. Every request has a span with three; without colours they are written without the
-/// machinery of styles, which takes twice the time.
+/// Formats fields as [`DefaultFields`] does. Every request has a span with three; without colours they are written
+/// without the machinery of styles, which takes twice the time.
 pub(super) struct Fields;
 
 impl<'writer> FormatFields<'writer> for Fields {

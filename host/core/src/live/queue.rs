@@ -45,8 +45,8 @@ impl From<LiveRequest> for QueuedRequest {
     }
 }
 
-/// The requests of a live run, in the order in which they were sent. Clones share the queue. It has a limited length, and
-/// senders wait while it is full.
+/// The requests of a live run, in the order in which they were sent. Clones share the queue. It has a limited length,
+/// and senders wait while it is full.
 #[derive(Debug, Clone)]
 pub struct LiveRequestQueue(Arc<Inner>);
 

@@ -25,8 +25,8 @@ impl Timestamp {
         text
     }
 
-    /// Parses a UTC time with any number of fractional digits; those after microseconds are dropped. `None` if it is not one
-    /// of the years 0 to 9999.
+    /// Parses a UTC time with any number of fractional digits; those after microseconds are dropped. `None` if it is
+    /// not one of the years 0 to 9999.
     pub fn from_iso(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
         let [year, month, day] = numbers(date, '-')?;

@@ -118,8 +118,8 @@ impl ModelCallProgress {
     }
 }
 
-/// An attempt of a model call in progress, from the request to the head of the response. Its span is exported when it is
-/// dropped.
+/// An attempt of a model call in progress, from the request to the head of the response. Its span is exported when it
+/// is dropped.
 #[must_use]
 pub struct ModelAttempt(Span);
 

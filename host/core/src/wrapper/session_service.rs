@@ -64,7 +64,12 @@ pub trait WrapperSessionService: Send + Sync {
     }
 
     /// See [`SessionService::expired`].
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         self.inner().list_expired(app, rule, limit).await
     }
 
@@ -165,7 +170,12 @@ impl<T: WrapperSessionService> SessionService for T {
         WrapperSessionService::close_session(self, key).await
     }
 
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         WrapperSessionService::list_expired(self, app, rule, limit).await
     }
 

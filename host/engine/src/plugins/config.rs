@@ -39,8 +39,8 @@ pub struct PluginError {
     pub reason: String,
 }
 
-/// The plugins of a list, which can be replaced. Registered plugins are created once. Plugins of components are resolved
-/// again when the catalog's generation changes.
+/// The plugins of a list, which can be replaced. Registered plugins are created once. Plugins of components are
+/// resolved again when the catalog's generation changes.
 pub struct ConfiguredPlugins {
     registered: Factories<Arc<dyn Plugin>>,
     catalog: Arc<dyn CatalogSource>,

@@ -10,7 +10,8 @@ use super::{PendingMessage, RunContext};
 /// Stores messages of the user that arrive while a run is in progress.
 #[async_trait]
 pub(crate) trait MessageLog: Send + Sync {
-    /// Passes a message to the plugins, and appends it to the session with changes of state. Returns it as it is stored.
+    /// Passes a message to the plugins, and appends it to the session with changes of state. Returns it as it is
+    /// stored.
     ///
     /// # Errors
     /// If the message is invalid, a plugin fails, or the message cannot be stored.

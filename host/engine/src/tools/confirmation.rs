@@ -1,8 +1,8 @@
 //! Requests of tool calls to a person, for confirmation or for a credential, and validation of the answers.
 //!
-//! A request for confirmation shows the final arguments, after all callbacks. An answer is valid if it answers a request of the same
-//! agent, which the proof in the request's event shows, and only once. Forged, repeated and late answers are
-//! ignored. After a decision the call runs with exactly the arguments that were shown, or not at all.
+//! A request for confirmation shows the final arguments, after all callbacks. An answer is valid if it answers a
+//! request of the same agent, which the proof in the request's event shows, and only once. Forged, repeated and late
+//! answers are ignored. After a decision the call runs with exactly the arguments that were shown, or not at all.
 
 use std::sync::Arc;
 

@@ -374,7 +374,7 @@ async fn code_saves_artifacts_with_metadata() {
 
 #[test]
 fn a_name_that_cannot_be_used_is_refused() {
-    assert_eq!(error_of(sequential("user").build()), "agent name `user` is reserved for what a person says");
+    assert_eq!(error_of(sequential("user").build()), "agent name `user` is reserved for messages of users");
     assert_eq!(error_of(custom("", |_| async { Ok(()) }).build()), "agent name `` is empty");
 }
 

@@ -1,5 +1,6 @@
-//! Generated agent trees on a SQLite database, whose host dies or freezes before or after any of its writes: another host
-//! ends the run with the same session, and no completed call is made twice. The effects are counted by the tests' tool.
+//! Generated agent trees on a SQLite database, whose host dies or freezes before or after any of its writes: another
+//! host ends the run with the same session, and no completed call is made twice. The effects are counted by the tests'
+//! tool.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -366,8 +367,8 @@ impl TestHost {
     }
 }
 
-/// Returns the first request for confirmation without an answer; if all are answered, the last one, whose answer is sent
-/// again.
+/// Returns the first request for confirmation without an answer; if all are answered, the last one, whose answer is
+/// sent again.
 fn open_request(session: &Session) -> Option<String> {
     let messages = session.events.iter().filter(|event| event.author == "user");
     let answers = messages.flat_map(|event| event.function_responses().filter_map(|response| response.id.clone()));
@@ -391,8 +392,8 @@ fn transcript(session: &Session) -> Vec<(String, Vec<String>)> {
     branches
 }
 
-/// Runs a tree on a host that stops, and then on another one. Returns the writes of the first host; fewer than the number of
-/// the stop if it did not stop.
+/// Runs a tree on a host that stops, and then on another one. Returns the writes of the first host; fewer than the
+/// number of the stop if it did not stop.
 async fn assert_survives(tree: &Node, stop: Option<Stop>, expected: &mut Option<Vec<(String, Vec<String>)>>) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("sessions.db");

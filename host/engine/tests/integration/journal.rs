@@ -75,8 +75,8 @@ async fn session(services: &Services) -> Session {
     services.sessions.get(&key(), EventWindow::All).await.unwrap().unwrap()
 }
 
-/// Runs an app on one host until `slow` is called and the run has at least this many records, and continues it on another
-/// host. Returns the events of the latter, and the session.
+/// Runs an app on one host until `slow` is called and the run has at least this many records, and continues it on
+/// another host. Returns the events of the latter, and the session.
 async fn take_over(root: Agent, slow: &Interrupted, records: usize) -> (Vec<Arc<Event>>, Session) {
     take_over_with(root, slow, records, services(), None).await
 }

@@ -1,4 +1,5 @@
-//! Live runs: conversations with a live model, and text models turn by turn, through the hooks, tools and limits of runs.
+//! Live runs: conversations with a live model, and text models turn by turn, through the hooks, tools and limits of
+//! runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -103,7 +103,7 @@ fn the_same_agent_in_two_places_is_rejected() {
 fn unusable_names_are_rejected() {
     for (name, reason) in [
         ("", "is empty"),
-        ("user", "is reserved for what a person says"),
+        ("user", "is reserved for messages of users"),
         ("a.b", "may not hold a dot, which joins the names of parallel branches"),
         ("a/b", "may hold only letters, digits, `_`, `-` and spaces"),
         ("é", "must start with a letter, a digit or `_`"),

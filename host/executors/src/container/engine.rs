@@ -152,7 +152,8 @@ impl Engine {
         self.send(self.request(Method::POST, &format!("/containers/{name}/start")).timeout(TIMEOUT)).await.map(drop)
     }
 
-    /// Runs a command in a container with this standard input, which stays open. Returns at most `limit` bytes of its output.
+    /// Runs a command in a container with this standard input, which stays open. Returns at most `limit` bytes of its
+    /// output.
     pub(super) async fn exec(
         &self,
         name: &str,

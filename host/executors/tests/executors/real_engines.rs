@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use hatchery_test_services::{ContainerEngine, EngineKind, PYTHON_IMAGE};
 use hatchery_core::{CodeExecutor, CodeOutput};
 use hatchery_executors::ContainerConfig;
+use hatchery_test_services::{ContainerEngine, EngineKind, PYTHON_IMAGE};
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::call_in;
@@ -31,8 +31,8 @@ impl TestEngine for ContainerEngine {
     }
 }
 
-/// Returns an engine without containers, which other tests use before and afterwards. `None`, after a message, if this machine
-/// cannot run it.
+/// Returns an engine without containers, which other tests use before and afterwards. `None`, after a message, if this
+/// machine cannot run it.
 pub async fn shared(kind: EngineKind) -> Option<MutexGuard<'static, ContainerEngine>> {
     static ENGINES: [OnceLock<Option<Mutex<ContainerEngine>>>; 2] = [const { OnceLock::new() }; 2];
     let engine = ENGINES[usize::from(kind == EngineKind::Podman)].get_or_init(|| start(kind).map(Mutex::new));

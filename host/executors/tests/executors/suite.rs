@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::join_all;
-use hatchery_test_services::EngineKind;
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ToolError};
 use hatchery_executors::{ContainerConfig, ContainerExecutor};
+use hatchery_test_services::EngineKind;
 
 use crate::call_in;
 use crate::fake_engine::FakeEngine;

@@ -112,7 +112,8 @@ impl Connection {
         self.state.prompts.get(self.are_lists_kept(), prompts::fetch(self)).await
     }
 
-    /// Returns false since revision 2026-07-28, in which a list says for how long it is valid: the library observes that.
+    /// Returns false since revision 2026-07-28, in which a list says for how long it is valid: the library observes
+    /// that.
     fn are_lists_kept(&self) -> bool {
         !self.is_stateless()
     }

@@ -145,8 +145,8 @@ pub(super) struct Elicitation {
 }
 
 impl Elicitation {
-    /// Continues with the questions of a call, after a person has decided about one. If its state or the question to the
-    /// person was changed from outside, nothing is accepted in the person's name: all questions are declined.
+    /// Continues with the questions of a call, after a person has decided about one. If its state or the question to
+    /// the person was changed from outside, nothing is accepted in the person's name: all questions are declined.
     ///
     /// # Errors
     /// If the answer does not match the form. The text is for the model.
@@ -184,7 +184,8 @@ impl Elicitation {
         }
     }
 
-    /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form demands.
+    /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form
+    /// demands.
     async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
         if self.forwarded.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
@@ -227,8 +228,8 @@ impl Elicitation {
         self.new_question.notified().await;
     }
 
-    /// Asks the person, if there is an open question, and returns the result of the call until then. Otherwise the call has
-    /// ended, and its questions are forgotten.
+    /// Asks the person, if there is an open question, and returns the result of the call until then. Otherwise the call
+    /// has ended, and its questions are forgotten.
     pub(super) fn pause(&self, server: &str, cx: &CallContext) -> Result<Option<Value>, ToolError> {
         let questions = self.questions.lock_unpoisoned();
         let Some(key) = state_key(cx) else { return Ok(None) };

@@ -68,8 +68,8 @@ impl CallInput {
     }
 }
 
-/// The call that a server may ask about. Requests of a server do not say which call they belong to, so there is one at a
-/// time.
+/// The call that a server may ask about. Requests of a server do not say which call they belong to, so there is one at
+/// a time.
 #[derive(Default)]
 pub(super) struct CurrentCall {
     turn: Arc<tokio::sync::Mutex<()>>,

@@ -21,8 +21,8 @@ use crate::config::{Confirmation, ServerConfig};
 const TOOLSET: &str = "McpToolset";
 const ALIASES: [&str; 3] = ["mcp.McpToolset", "MCPToolset", "google.adk.tools.mcp_tool.McpToolset"];
 
-/// The configured servers, which can be replaced. All agents share one connection to each. Cheap to clone; clones share the
-/// servers.
+/// The configured servers, which can be replaced. All agents share one connection to each. Cheap to clone; clones share
+/// the servers.
 #[derive(Clone, Default)]
 pub struct McpServers {
     current: Arc<ArcSwap<ServerTable>>,

@@ -38,7 +38,8 @@ impl SessionServers {
         (server, unused)
     }
 
-    /// Returns the status of a connection that is ready, or else of the one that was used last. `None` if there is none.
+    /// Returns the status of a connection that is ready, or else of the one that was used last. `None` if there is
+    /// none.
     pub(super) fn status(&self) -> Option<ConnectionStatus> {
         let statuses: Vec<_> = self.0.lock_unpoisoned().iter().map(|known| known.server.status()).collect();
         let ready = statuses.iter().find(|status| matches!(status, ConnectionStatus::Ready(_)));

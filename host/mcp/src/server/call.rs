@@ -150,8 +150,8 @@ impl McpService {
         Ok(self.app_result(&key, last_run, &events).await)
     }
 
-    /// Returns the texts and files of a run's final responses, the calls for which it waits, and the files that the events
-    /// of the whole call have stored.
+    /// Returns the texts and files of a run's final responses, the calls for which it waits, and the files that the
+    /// events of the whole call have stored.
     async fn app_result(&self, key: &SessionKey, run: &[Arc<Event>], events: &[Arc<Event>]) -> CallToolResult {
         let finals = run.iter().filter(|event| event.author != USER_AUTHOR && event.is_final_response());
         let contents: Vec<_> = finals.filter_map(|event| event.content.as_deref()).collect();
@@ -238,8 +238,8 @@ impl McpService {
         Err(format!("the tool asked a person {MAX_QUESTIONS} times"))
     }
 
-    /// Runs an app to its end, or until the client cancels the call. Each event of an agent is reported as progress, and
-    /// the progress of a single tool.
+    /// Runs an app to its end, or until the client cancels the call. Each event of an agent is reported as progress,
+    /// and the progress of a single tool.
     async fn run(
         &self,
         app: Arc<App>,
@@ -291,7 +291,8 @@ impl McpService {
         }
     }
 
-    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too large.
+    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too
+    /// large.
     async fn files_of(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
         let names: BTreeSet<_> = events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
         let mut blocks = Vec::new();

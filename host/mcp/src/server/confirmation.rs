@@ -49,8 +49,8 @@ impl Question {
     }
 }
 
-/// Returns the form for the payload of a request: its `requestedSchema`, or one field for each of its values, which are the
-/// defaults. `None` if it has neither.
+/// Returns the form for the payload of a request: its `requestedSchema`, or one field for each of its values, which are
+/// the defaults. `None` if it has neither.
 fn form(payload: &Value) -> Option<Value> {
     if let Some(schema) = payload.get("requestedSchema") {
         return Some(schema.clone());

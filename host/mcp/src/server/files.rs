@@ -1,5 +1,5 @@
-//! Files of the host as resources, at URIs of the operator's choice. A URI with a placeholder, as in `docs://{page}`, is a
-//! template for the files of a folder.
+//! Files of the host as resources, at URIs of the operator's choice. A URI with a placeholder, as in `docs://{page}`,
+//! is a template for the files of a folder.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -127,8 +127,8 @@ impl FileResource {
         Some(self.file.with_file_name(Pattern::parse(&name)?.with(&value)))
     }
 
-    /// Returns the values of the placeholder that begin with `prefix` and have a file, sorted. Empty for a placeholder of
-    /// another name.
+    /// Returns the values of the placeholder that begin with `prefix` and have a file, sorted. Empty for a placeholder
+    /// of another name.
     pub(super) fn values(&self, placeholder: &str, prefix: &str) -> Vec<String> {
         let name = self.name();
         let Some(pattern) = Pattern::parse(&name).filter(|it| it.placeholder == placeholder) else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! Input from a client during a call: elicitation, sampling and roots.
 //!
-//! Up to revision 2025-11-25 the server calls its client. Since then the call ends with the requests, and the client makes
-//! it again with its responses.
+//! Up to revision 2025-11-25 the server calls its client. Since then the call ends with the requests, and the client
+//! makes it again with its responses.
 
 #![expect(deprecated, reason = "revision 2026-07-28 deprecates sampling and roots, and clients support them")]
 

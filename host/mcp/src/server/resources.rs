@@ -1,5 +1,5 @@
-//! Resources: the artifacts of a client's sessions as `artifact:///APP/SESSION/NAME`, each part percent-encoded, and files
-//! of the host at the URIs of the settings.
+//! Resources: the artifacts of a client's sessions as `artifact:///APP/SESSION/NAME`, each part percent-encoded, and
+//! files of the host at the URIs of the settings.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Resources, prompts, sampling and cancellation with a real peer of `rmcp`, over standard input and output and over HTTP.
+//! Resources, prompts, sampling and cancellation with a real peer of `rmcp`, over standard input and output and over
+//! HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Live connections to Gemini. A connection that the server ends is continued with the newest handle, which the agent does
-//! not notice.
+//! Live connections to Gemini. A connection that the server ends is continued with the newest handle, which the agent
+//! does not notice.
 
 use backon::BackoffBuilder;
 use hatchery_core::{

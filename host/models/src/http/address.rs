@@ -14,7 +14,7 @@ pub(super) fn check_key_destination(url: &Url, base: Option<&BaseUrl>, origin: &
     let (key, alternative) = match &origin.credentials {
         Some(credentials) => (format!("an access token of {}", credentials.origin()), String::new()),
         None => {
-            (format!("the key in {key_variables}"), format!(", or unset {key_variables} for a server that wants none"))
+            (format!("the key in {key_variables}"), format!(", or unset {key_variables} for a server that needs none"))
         }
     };
     let refusal = if base.is_some_and(|base| !base.allows_keys()) {

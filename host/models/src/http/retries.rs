@@ -95,8 +95,8 @@ pub(crate) fn backoff(retry: &RetryOptions) -> ExponentialBuilder {
     if retry.jitter == Some(0.0) { backoff } else { backoff.with_jitter() }
 }
 
-/// Returns the delay after an error, instead of the one of the backoff. `None` if the provider asks for a longer one than
-/// is waited.
+/// Returns the delay after an error, instead of the one of the backoff. `None` if the provider asks for a longer one
+/// than is waited.
 fn delay_after(error: &ModelError, backoff: Duration, options: &RetryOptions) -> Option<Duration> {
     match error.retry_after {
         Some(retry_after) => {
@@ -111,8 +111,8 @@ fn delay_after(error: &ModelError, backoff: Duration, options: &RetryOptions) ->
     }
 }
 
-/// Returns a random time shorter than `max`, so that the clients of a provider do not all come back at once. Zero if it is
-/// switched off.
+/// Returns a random time shorter than `max`, so that the clients of a provider do not all come back at once. Zero if it
+/// is switched off.
 fn jitter(max: Duration, options: &RetryOptions) -> Duration {
     let once =
         RetryOptions { initial_delay: Some(max.as_secs_f64()), jitter: options.jitter, ..RetryOptions::default() };

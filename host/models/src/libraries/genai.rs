@@ -1,5 +1,5 @@
-//! Models of the library [genai](https://docs.rs/genai): `genai:NAME`, where a name that does not tell its provider has it
-//! in front, as in `genai:groq::llama-3.3-70b-versatile`.
+//! Models of the library [genai](https://docs.rs/genai): `genai:NAME`, where a name that does not tell its provider has
+//! it in front, as in `genai:groq::llama-3.3-70b-versatile`.
 
 mod request;
 mod response;

@@ -158,7 +158,8 @@ impl RigModel {
             StreamingMode::On => {
                 let mut events = without_log(async { model.stream(request.clone()) }).await.map_err(failed)?;
                 // The request is sent when the stream is polled.
-                let first = first_byte(without_log(events.next()), timeout, origin).await?.transpose().map_err(failed)?;
+                let first =
+                    first_byte(without_log(events.next()), timeout, origin).await?.transpose().map_err(failed)?;
                 let decoder = StreamDecoder::new(first, events, origin.clone());
                 Ok(stream::unfold(decoder, |mut decoder| async move { Some((decoder.next().await?, decoder)) }).boxed())
             }

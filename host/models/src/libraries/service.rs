@@ -15,8 +15,8 @@ pub(super) struct LibraryService {
 }
 
 impl LibraryService {
-    /// Describes a provider by the variable of its key, from which that of its URL is derived. Its strings live as long as
-    /// the process: there is one description of each provider.
+    /// Describes a provider by the variable of its key, from which that of its URL is derived. Its strings live as long
+    /// as the process: there is one description of each provider.
     pub(super) fn new(
         library: &str,
         provider: &str,

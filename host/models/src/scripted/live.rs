@@ -1,5 +1,5 @@
-//! `scripted-live:<file>`: live conversations with a script. It answers as `scripted:<file>` does, in text, or as speech
-//! with transcriptions and generated tones.
+//! `scripted-live:<file>`: live conversations with a script. It answers as `scripted:<file>` does, in text, or as
+//! speech with transcriptions and generated tones.
 
 use std::collections::VecDeque;
 use std::f64::consts::TAU;

@@ -149,7 +149,7 @@ fn an_unknown_embedder_is_rejected_with_the_known_ones_and_what_is_missing() {
         unknown.message,
         "no embedder has this name; known names: local:hashed-ngrams, gemini-embedding-*, models/*; usable with a setting: vertex/*, projects/* \
          (set GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account); \
-         openai/*, text-embedding-* (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none); \
+         openai/*, text-embedding-* (set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none); \
          openrouter/* (set OPENROUTER_API_KEY); ollama/* (set OLLAMA_BASE_URL, such as http://localhost:11434/v1); \
          vllm/* (set VLLM_BASE_URL, such as http://localhost:8000/v1); \
          llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1)"

@@ -148,7 +148,7 @@ fn a_missing_key_is_an_error_with_the_variable_to_set() {
     assert_eq!(openai.kind, ModelErrorKind::Auth);
     assert_eq!(
         openai.message,
-        "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that wants none, or use a model without one, `scripted:<file>`"
+        "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none, or use a model without one, `scripted:<file>`"
     );
 }
 
@@ -209,7 +209,7 @@ fn a_key_goes_in_plain_text_to_this_machine_only() {
         assert_eq!(
             openai.message,
             "the key in OPENAI_API_KEY is not sent in plain text to another machine; write OPENAI_BASE_URL with https, or unset \
-             OPENAI_API_KEY for a server that wants none"
+             OPENAI_API_KEY for a server that needs none"
         );
         assert!(gemini.message.contains("write GOOGLE_GEMINI_BASE_URL with https"), "{gemini}");
     }

@@ -43,8 +43,8 @@ impl Authenticator {
         Self { credentials, cache: TokenCache::default(), user }
     }
 
-    /// Returns the placement of the credential for a request to `url`. A token is fetched if there is none or it expires
-    /// soon. Requests outside of a call have no user's credential.
+    /// Returns the placement of the credential for a request to `url`. A token is fetched if there is none or it
+    /// expires soon. Requests outside of a call have no user's credential.
     ///
     /// # Errors
     /// If a variable is not set, a value cannot be in a header, or there is no token. [`ApiError::CredentialRequested`]

@@ -80,7 +80,7 @@ impl UserAuthenticator {
                 Placement::basic(username, http.password.clone().unwrap_or_default().into(), "auth.user")
             }
             (AuthScheme::ApiKey { .. }, None, _, _) | (_, _, _, None) => {
-                Err(ApiError::Credentials("what the user has granted is not what the API expects".into()))
+                Err(ApiError::Credentials("the user's credential does not match the security scheme of the API".into()))
             }
             (_, _, _, Some(token)) => Placement::bearer(token.as_str().into(), "auth.user"),
         }
@@ -97,8 +97,8 @@ impl UserAuthenticator {
         Ok(created)
     }
 
-    /// Creates an authenticator whose credentials are for one server, one scheme and one client only: with other settings
-    /// under the same name, users are asked again.
+    /// Creates an authenticator whose credentials are for one server, one scheme and one client only: with other
+    /// settings under the same name, users are asked again.
     fn create(&self, server: &str) -> Result<ToolAuthenticator, ApiError> {
         let UserCredentials { scheme, client } = &self.credentials;
         let raw = client.as_ref().map(|client| -> Result<AuthCredential, ApiError> {

@@ -52,7 +52,7 @@ impl BoundedValue<'_> {
                 self.left.set(left);
                 Ok(())
             }
-            None => Err(E::custom("it stands for far more values than its size suggests")),
+            None => Err(E::custom("it expands to far more values than its size suggests")),
         }
     }
 }
@@ -156,9 +156,9 @@ mod tests {
         let b = format!("b: &b [{}]\n", "*a, ".repeat(300));
         let c = format!("c: [{}]\n", "*b, ".repeat(300));
         let error = parse(format!("{text}{b}{c}").as_bytes()).unwrap_err();
-        assert!(error.contains("it stands for far more values") || error.contains("repetition limit"), "{error}");
+        assert!(error.contains("it expands to far more values") || error.contains("repetition limit"), "{error}");
         let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(100_000), "*a, ".repeat(10_000));
         let error = parse(long.as_bytes()).unwrap_err();
-        assert!(error.contains("it stands for far more values than its size suggests"), "{error}");
+        assert!(error.contains("it expands to far more values than its size suggests"), "{error}");
     }
 }

@@ -131,7 +131,8 @@ fn sound(data: &[u8]) -> LiveRequest {
     LiveRequest::Blob(Blob { mime_type: "audio/pcm".into(), data: data.to_vec().into(), display_name: None })
 }
 
-/// Holds a conversation, and reads until the end of each turn. Returns its events in short form, and the error of the run.
+/// Holds a conversation, and reads until the end of each turn. Returns its events in short form, and the error of the
+/// run.
 async fn converse(app: &Harness, requests: Vec<LiveRequest>) -> (Vec<Value>, Option<RunError>) {
     let queue = LiveRequestQueue::new(8);
     let request = LiveRunRequest { config: app.config.clone(), ..LiveRunRequest::new(USER, SESSION) };

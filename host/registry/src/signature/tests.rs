@@ -38,7 +38,10 @@ async fn other_bytes_are_rejected_even_if_no_signature_is_required() {
     let verify = |policy| verifier(policy, &public).verify("x.wasm", X, b"other", Some(&signature));
     let error = verify(SignaturePolicy::Warn).unwrap_err().to_string();
     let id = secret.id();
-    assert!(error.starts_with(&format!("x.wasm: expected what the key {id} has signed, found other bytes")), "{error}");
+    assert!(
+        error.starts_with(&format!("x.wasm: expected the content signed by the key {id}, found other bytes")),
+        "{error}"
+    );
     assert_eq!(verify(SignaturePolicy::Off).unwrap(), SignatureStatus::NotChecked);
     let error = verifier(SignaturePolicy::Warn, &public).verify("x.wasm", X, b"", Some("nonsense")).unwrap_err();
     assert!(error.to_string().contains("expected a minisign signature, found something else"), "{error}");

@@ -18,8 +18,8 @@ pub(super) enum Credential<'a> {
 }
 
 impl<'a> Credential<'a> {
-    /// Returns the first of `Authorization`, `x-api-key` and, if `accepts_login`, the cookie of a login. A header that cannot be
-    /// read counts, so that a request has one meaning.
+    /// Returns the first of `Authorization`, `x-api-key` and, if `accepts_login`, the cookie of a login. A header that
+    /// cannot be read counts, so that a request has one meaning.
     pub(super) fn of(headers: &'a HeaderMap, accepts_login: bool) -> Option<Self> {
         let secret = match (headers.get(header::AUTHORIZATION), headers.get(API_KEY)) {
             (Some(value), _) => bearer(value.to_str().unwrap_or_default()),

@@ -96,8 +96,8 @@ impl Jwks {
         Ok(Self { url: url.into(), client, known: Mutex::default(), refresh: tokio::sync::Mutex::new(budget) })
     }
 
-    /// Returns the key for a token. Reads the keys of the issuer if there is none, or if they are old. Nobody waits for that
-    /// who has an old key, but the one who reads.
+    /// Returns the key for a token. Reads the keys of the issuer if there is none, or if they are old. Nobody waits for
+    /// that who has an old key, but the one who reads.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyError> {
         let known = self.current_keys();
         let usable = known.as_ref().filter(|set| set.read.elapsed() < MAX_OUTAGE);

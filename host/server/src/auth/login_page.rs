@@ -28,8 +28,8 @@ pub(super) fn oauth_response<'a>(request: &RequestHead<'a>) -> Option<&'a str> {
     (has("state") && (has("code") || has("error")) && !query.ends_with('&')).then_some(query)
 }
 
-/// Returns a page that opens itself again, once. Browsers do not send the cookie of a login with a request that a page of
-/// another site has led to, but with this one.
+/// Returns a page that opens itself again, once. Browsers do not send the cookie of a login with a request that a page
+/// of another site has led to, but with this one.
 pub(super) fn reload_page(query: &str) -> Response {
     let query = query.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;");
     let html = format!(

@@ -59,7 +59,7 @@ impl Tokens {
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
         IdKind::User.check(user).map_err(|_| Refusal::InvalidToken("the name of its user is too long, or no text"))?;
         if hatchery_a2a::is_reserved_user(user) || hatchery_mcp::is_reserved_user(user) {
-            return Err(Refusal::InvalidToken("the name of its user stands for clients without credentials"));
+            return Err(Refusal::InvalidToken("the name of its user is reserved for clients without credentials"));
         }
         let principal = match self.role(&claims)? {
             Role::Operate => Principal::Operator(format!("user {user}").into()),

@@ -29,7 +29,8 @@ impl LiveConnections {
         LiveConnection { stop: self.stop.clone(), _open: self.open.subscribe() }
     }
 
-    /// Ends all live runs after their current turn and all other connections after their current runs, and waits until their connections are closed.
+    /// Ends all live runs after their current turn and all other connections after their current runs, and waits until
+    /// their connections are closed.
     pub(crate) async fn close(&self) {
         self.stop.cancel();
         self.open.closed().await;

@@ -263,8 +263,8 @@ enum Representation {
     Media,
 }
 
-/// Returns an artifact: `NAME` is the newest version, `NAME/versions/N` that version, `NAME/versions` the numbers of all
-/// versions. With `/metadata` appended, the last two return metadata instead.
+/// Returns an artifact: `NAME` is the newest version, `NAME/versions/N` that version, `NAME/versions` the numbers of
+/// all versions. With `/metadata` appended, the last two return metadata instead.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/artifacts/{*path}",

@@ -1,5 +1,5 @@
-//! Evaluation: sets and their cases, runs, results and metrics, below `/apps/{app}` and `/dev/apps/{app}`. Older clients
-//! use the paths with `_`, newer ones those with `-`.
+//! Evaluation: sets and their cases, runs, results and metrics, below `/apps/{app}` and `/dev/apps/{app}`. Older
+//! clients use the paths with `_`, newer ones those with `-`.
 
 use axum::Extension;
 use axum::extract::State;

@@ -111,7 +111,8 @@ async fn graph(
     Ok(Json(Graph { dot_src: Some(dot(&app, agent, &Path::default(), query.theme())) }))
 }
 
-/// Returns the graph of each agent with sub agents, by its path (the root is `""`), and the graph of `node` as `dotSrc`.
+/// Returns the graph of each agent with sub agents, by its path (the root is `""`), and the graph of `node` as
+/// `dotSrc`.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/build_graph_image",

@@ -1,6 +1,7 @@
 //! Live runs: `WebSocket /run_live`. Frames are the JSON of live requests and of events.
 //!
-//! The error of an invalid request is sent in a close frame, because a browser hides the response of a failed handshake.
+//! The error of an invalid request is sent in a close frame, because a browser hides the response of a failed
+//! handshake.
 
 use std::sync::Arc;
 

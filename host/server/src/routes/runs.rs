@@ -190,8 +190,8 @@ struct FollowQuery {
 }
 
 /// Streams the events of a run as server-sent events: first the stored ones, then new ones. The id of an event is the
-/// session revision that it created; partial events have none. The stream ends with an event `end` when the run has ended
-/// or waits.
+/// session revision that it created; partial events have none. The stream ends with an event `end` when the run has
+/// ended or waits.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events",

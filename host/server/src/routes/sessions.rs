@@ -173,7 +173,8 @@ struct ReadQuery {
     after_timestamp: Option<Timestamp>,
     /// Number of events to skip, oldest first; 0 for the first page.
     after: Option<u64>,
-    /// Maximum number of events of a page, from 1 to 1000; the header `Link` has the URL of the next page. Default: 1000.
+    /// Maximum number of events of a page, from 1 to 1000; the header `Link` has the URL of the next page. Default:
+    /// 1000.
     limit: Option<usize>,
 }
 

@@ -7,7 +7,8 @@ use simple_asn1::{ASN1Block, from_der};
 /// How long before its end a certificate is warned of.
 const WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Checks that a certificate has not expired, and warns if it soon will. One that cannot be read here is left to rustls.
+/// Checks that a certificate has not expired, and warns if it soon will. One that cannot be read here is left to
+/// rustls.
 ///
 /// # Errors
 /// The problem.
@@ -22,7 +23,8 @@ pub(super) fn check(certificate: &[u8], now: SystemTime) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the end of a certificate, also as a text. `None` if it has fields of an unknown kind, or is not a certificate.
+/// Returns the end of a certificate, also as a text. `None` if it has fields of an unknown kind, or is not a
+/// certificate.
 fn end(certificate: &[u8]) -> Option<(SystemTime, String)> {
     let blocks = from_der(certificate).ok()?;
     let [ASN1Block::Sequence(_, certificate)] = blocks.as_slice() else { return None };

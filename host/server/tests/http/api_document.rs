@@ -28,7 +28,7 @@ impl Described {
         for (method, operation) in items {
             let id = operation["operationId"].as_str().unwrap().to_owned();
             let method = method.to_uppercase().parse().unwrap();
-            assert!(operations.insert(id.clone(), (method, operation.clone())).is_none(), "{id} is there twice");
+            assert!(operations.insert(id.clone(), (method, operation.clone())).is_none(), "{id} is listed twice");
         }
         Self { host, document, operations, called: BTreeSet::new(), differences: Vec::new() }
     }

@@ -1,4 +1,5 @@
-//! WebSockets of clients that break the protocol, or fall silent: they lose their connection, and its place is free again.
+//! WebSockets of clients that break the protocol, or fall silent: they lose their connection, and its place is free
+//! again.
 
 use std::time::Duration;
 

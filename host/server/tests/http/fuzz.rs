@@ -1,4 +1,5 @@
-//! 10,000 requests that are generated from the routes: each has an answer that blames the client, and nothing is left of them.
+//! 10,000 requests that are generated from the routes: each has an answer that blames the client, and nothing is left
+//! of them.
 
 use futures::StreamExt;
 use hatchery::{DevUi, ServerConfig};

@@ -6,11 +6,11 @@
 //! .unfinished/                                files that are being written or deleted
 //! .layout                                     the version of this layout
 //! ```
-//! A file consists of the JSON of the part and its metadata on one line, followed by the raw bytes of its inline data. A version is published
-//! atomically, under a number that no other writer gets, by a hard link to the finished file. An artifact is deleted
-//! atomically by moving its folder away. So several processes may share a directory, and a crash leaves only garbage in
-//! `.unfinished`, which the next opening removes once it is old. The file system must support hard links. Saving lists
-//! the versions of the artifact. Folders and files are accessible to their owner only.
+//! A file consists of the JSON of the part and its metadata on one line, followed by the raw bytes of its inline data.
+//! A version is published atomically, under a number that no other writer gets, by a hard link to the finished file. An
+//! artifact is deleted atomically by moving its folder away. So several processes may share a directory, and a crash
+//! leaves only garbage in `.unfinished`, which the next opening removes once it is old. The file system must support
+//! hard links. Saving lists the versions of the artifact. Folders and files are accessible to their owner only.
 
 mod stream;
 

@@ -28,7 +28,7 @@ pub enum InvalidKey {
     #[error("`{0}` is not a valid id of a key; use up to 64 letters, digits, `-`, `_` and `.`")]
     Id(String),
     /// Two keys have one id.
-    #[error("the id `{0}` is there twice; give each key its own")]
+    #[error("the id `{0}` is listed twice; give each key its own")]
     Duplicate(String),
     /// The text is not a key.
     #[error("the key `{0}` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`")]

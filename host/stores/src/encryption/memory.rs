@@ -19,8 +19,8 @@ use crate::memory::tokenizer::{entry_words, query_words};
 /// The text of a sealed message, because stores keep nothing of one without text.
 const PLACEHOLDER: &str = "encrypted";
 
-/// A [`MemoryService`] that encrypts messages. It searches as [`KeywordMemory`](crate::KeywordMemory) does, and reads all
-/// entries of the user for it.
+/// A [`MemoryService`] that encrypts messages. It searches as [`KeywordMemory`](crate::KeywordMemory) does, and reads
+/// all entries of the user for it.
 pub struct EncryptedMemory {
     inner: Arc<dyn MemoryService>,
     keys: Arc<EncryptionKeys>,

@@ -7,7 +7,8 @@ use hatchery_core::StoreError;
 
 use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
 
-/// The start of a sealed record. The id of the key follows, a colon, and in Base64 the nonce and what the cipher returned.
+/// The start of a sealed record. The id of the key follows, a colon, and in Base64 the nonce and what the cipher
+/// returned.
 const PREFIX: &str = "hatchery:sealed:";
 
 /// A record in words, and its associated data.

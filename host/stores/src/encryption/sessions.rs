@@ -21,7 +21,8 @@ const SEALED_EVENT: &str = "hatchery:sealedEvent";
 /// The most bytes that are decrypted at once on a worker of the runtime.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
-/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the encrypted data.
+/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the
+/// encrypted data.
 #[derive(Clone)]
 pub struct EncryptedSessions {
     inner: Arc<dyn SessionService>,
@@ -79,8 +80,8 @@ impl EncryptedSessions {
         sealed.collect()
     }
 
-    /// Opens an event. One that does not open, although its key is there, is replaced by a placeholder, so that its session
-    /// stays readable.
+    /// Opens an event. One that does not open, although its key is there, is replaced by a placeholder, so that its
+    /// session stays readable.
     fn open_or_replace(&self, key: &SessionKey, stored: &Arc<Event>, revision: u64) -> Result<Arc<Event>, StoreError> {
         match self.open_event(key, stored) {
             Err(error) if sealed_event(stored).is_none_or(|sealed| !self.keys.lacks_key_of(sealed)) => {
@@ -122,8 +123,8 @@ impl EncryptedSessions {
         Ok(Session { state, events, ..stored })
     }
 
-    /// Opens a session of a list, which has no events. A value that does not open, although its key is there, is left out:
-    /// it does not concern the other sessions.
+    /// Opens a session of a list, which has no events. A value that does not open, although its key is there, is left
+    /// out: it does not concern the other sessions.
     fn open_listed(&self, stored: Session) -> Result<Session, StoreError> {
         let mut state = State::default();
         for (name, value) in stored.state.iter() {

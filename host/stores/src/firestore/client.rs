@@ -311,7 +311,8 @@ impl FirestoreClient {
         Ok(results.into_iter().filter_map(|result| result.document).collect())
     }
 
-    /// Counts the results of a query in the collections of a document, without reading them. Also returns the read time.
+    /// Counts the results of a query in the collections of a document, without reading them. Also returns the read
+    /// time.
     pub(super) async fn count(&self, parent: &str, query: &Json) -> Result<(u64, String), StoreError> {
         let doing = "count in Firestore";
         let query = json!({"structuredQuery": query, "aggregations": [{"alias": "found", "count": {}}]});

@@ -99,8 +99,8 @@ fn child(parent: &str, collection: &str, id: &str) -> String {
     format!("{parent}/{collection}/{}", escape(id))
 }
 
-/// Returns an id that is unique and not reserved, without slashes, tildes, which separate ids, and what paths of requests
-/// cannot have: colons, and percent signs, which the emulator decodes twice.
+/// Returns an id that is unique and not reserved, without slashes, tildes, which separate ids, and what paths of
+/// requests cannot have: colons, and percent signs, which the emulator decodes twice.
 fn escape(id: &str) -> String {
     let mut escaped = String::with_capacity(id.len());
     let is_reserved = id == "." || id == ".." || id.starts_with("__");

@@ -22,8 +22,8 @@ pub struct FirestoreProperties {
     pub root_collection: String,
     /// The Cloud Storage bucket for artifacts (`gcs.adk.bucket.name`), which Firestore does not use itself.
     pub bucket: Option<String>,
-    /// Words by which nothing is found, in lower case (`keyword.extraction.stopwords`, separated by commas). Default: 47
-    /// frequent English words.
+    /// Words by which nothing is found, in lower case (`keyword.extraction.stopwords`, separated by commas). Default:
+    /// 47 frequent English words.
     pub stop_words: BTreeSet<String>,
 }
 

@@ -1,8 +1,8 @@
 //! Sessions in Firestore.
 //!
 //! An append is a commit of two documents, the event and the session's counters and changed keys, and of one more for
-//! `user:` and for `app:` keys each. Its cost does not depend on the length of the session. An append that follows another
-//! write of the same host reads nothing, unless it changes keys of the session. Leases are compared by the
+//! `user:` and for `app:` keys each. Its cost does not depend on the length of the session. An append that follows
+//! another write of the same host reads nothing, unless it changes keys of the session. Leases are compared by the
 //! clock of Firestore, so those of the hosts need not agree.
 //!
 //! An operation of several commits (deleting, forking or rewinding a long session) is marked in the session's document
@@ -94,7 +94,12 @@ impl SessionService for FirestoreSessionService {
         self.0.list_page(app, user, after, limit).await
     }
 
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         self.0.list_expired(app, rule, limit).await
     }
 

@@ -96,7 +96,7 @@ impl MemoryService for AgentEngineMemory {
     }
 
     async fn delete_session(&self, _: &SessionKey) -> Result<(), StoreError> {
-        Err(invalid_operation("delete what a session has added"))
+        Err(invalid_operation("delete the entries of a session"))
     }
 
     async fn sessions(&self, _: Option<&str>, _: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
@@ -104,7 +104,7 @@ impl MemoryService for AgentEngineMemory {
     }
 
     async fn entries(&self, _: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
-        Err(invalid_operation("list what a session has added"))
+        Err(invalid_operation("list the entries of a session"))
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {

@@ -91,8 +91,8 @@ impl Pool {
         }
     }
 
-    /// Runs a statement. One that failed because its connection was lost is sent again for up to [`MAX_WAIT`] if that is
-    /// safe, and so is one that the server has undone.
+    /// Runs a statement. One that failed because its connection was lost is sent again for up to [`MAX_WAIT`] if that
+    /// is safe, and so is one that the server has undone.
     pub(crate) async fn query(
         &self,
         sql: &'static str,

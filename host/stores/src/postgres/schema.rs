@@ -20,8 +20,8 @@ pub(crate) struct Schema {
     pub(crate) noun: &'static str,
     /// The name in the table of versions.
     pub(crate) part: &'static str,
-    /// The migrations from an empty schema to the current one. A migration that was released must not change. Older hosts
-    /// may still run while one is applied, so it keeps the objects that they use.
+    /// The migrations from an empty schema to the current one. A migration that was released must not change. Older
+    /// hosts may still run while one is applied, so it keeps the objects that they use.
     pub(crate) migrations: &'static [&'static str],
 }
 
@@ -68,8 +68,8 @@ impl Schema {
         Ok(())
     }
 
-    /// Creates the schema and the table of versions if they are missing. An account that may not create schemas can use one
-    /// that exists.
+    /// Creates the schema and the table of versions if they are missing. An account that may not create schemas can use
+    /// one that exists.
     async fn create(&self, transaction: &tokio_postgres::Transaction<'_>, schema: &str) -> Result<(), Failure> {
         let found = "SELECT to_regnamespace($1) IS NOT NULL, to_regclass($1 || '.schema_versions') IS NOT NULL, \
                      EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace($1))";

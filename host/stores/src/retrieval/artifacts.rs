@@ -130,7 +130,8 @@ impl ArtifactIndex {
         self
     }
 
-    /// Returns the best passages of the artifacts of a session and its user, best first. Brings the index up to date before.
+    /// Returns the best passages of the artifacts of a session and its user, best first. Brings the index up to date
+    /// before.
     ///
     /// # Errors
     /// If the artifacts cannot be listed, there are too many, or the index cannot be used.
@@ -152,7 +153,8 @@ impl ArtifactIndex {
         self.index.search([scopes.own, scopes.users], query, limit).await
     }
 
-    /// Reads the newest versions that are not in the index, and forgets artifacts that are gone. Returns how many were read.
+    /// Reads the newest versions that are not in the index, and forgets artifacts that are gone. Returns how many were
+    /// read.
     ///
     /// # Errors
     /// As [`ArtifactIndex::search`].
@@ -262,8 +264,8 @@ impl ArtifactIndex {
         database.write(Owner::of(session), write).await.map_err(database.error("store the owner of artifacts"))
     }
 
-    /// Forgets artifacts that are gone, of the owners whose artifacts were listed longest ago: their sessions may never be
-    /// searched again. A failure is logged.
+    /// Forgets artifacts that are gone, of the owners whose artifacts were listed longest ago: their sessions may never
+    /// be searched again. A failure is logged.
     async fn sweep(&self, artifacts: &dyn ArtifactService, current: SessionScopes) {
         if let Err(error) = self.forget_others(artifacts, current).await {
             tracing::warn!("artifacts that are gone may still be in a retrieval index: {error}");

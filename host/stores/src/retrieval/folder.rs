@@ -56,15 +56,16 @@ impl FolderIndex {
         Self { source, index: PassageIndex::new(&SCHEMA, file), updated: Mutex::new(None) }
     }
 
-    /// Finds passages of similar meaning too. Up to 2,000 passages without a vector are embedded before a search; the others
-    /// are found by their words until then.
+    /// Finds passages of similar meaning too. Up to 2,000 passages without a vector are embedded before a search; the
+    /// others are found by their words until then.
     #[must_use]
     pub fn with_similarity(mut self, similarity: SimilaritySearch) -> Self {
         self.index.set_similarity(similarity);
         self
     }
 
-    /// Returns the best passages for a query, best first. Brings the index up to date before, unless it was a moment ago.
+    /// Returns the best passages for a query, best first. Brings the index up to date before, unless it was a moment
+    /// ago.
     ///
     /// # Errors
     /// If the folder cannot be read, has too many files, or the index cannot be used.

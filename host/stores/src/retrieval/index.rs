@@ -168,7 +168,8 @@ impl PassageIndex {
         database.write(owner, write).await.map_err(database.error("store a file"))
     }
 
-    /// Embeds passages of these owners that have no vector of this embedder, up to a limit. Stops if the embedder fails.
+    /// Embeds passages of these owners that have no vector of this embedder, up to a limit. Stops if the embedder
+    /// fails.
     pub(super) async fn embed(&self, owner: Owner<'_>, scopes: Scopes) -> Result<(), StoreError> {
         let Some(similarity) = &self.similarity else { return Ok(()) };
         let database = self.database().await?;

@@ -32,8 +32,8 @@ pub(super) fn list_unembedded(
     read.collect()
 }
 
-/// Stores the vectors of passages that still exist. One without direction is stored as empty, so that its passage is not
-/// embedded again.
+/// Stores the vectors of passages that still exist. One without direction is stored as empty, so that its passage is
+/// not embedded again.
 pub(super) fn store_vectors<'a>(
     connection: &Connection,
     embedder: &str,

@@ -1,9 +1,9 @@
 //! Sessions in Vertex AI Agent Engine.
 //!
-//! Agent Engine appends events and keeps the state of a session, and nothing else. So turns and their leases are those of
-//! this process: only one host may use an engine at a time. There are neither stored runs nor a journal of calls, and
-//! `user:` and `app:` keys belong to the session. The ids of a session's events are read when a turn begins, which takes
-//! time in proportion to its events; appends during the turn take none.
+//! Agent Engine appends events and keeps the state of a session, and nothing else. So turns and their leases are those
+//! of this process: only one host may use an engine at a time. There are neither stored runs nor a journal of calls,
+//! and `user:` and `app:` keys belong to the session. The ids of a session's events are read when a turn begins, which
+//! takes time in proportion to its events; appends during the turn take none.
 
 mod wire;
 
@@ -89,8 +89,9 @@ fn hash(event: &Event) -> [u8; 32] {
 
 impl AgentEngineSessions {
     /// Opens `agentengine://PROJECT/LOCATION/ENGINE`, or `agentengine://ENGINE` with the project and the location in
-    /// `GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`, which are read from `variable`, as is `GOOGLE_VERTEX_BASE_URL`. The
-    /// tokens must be valid for the scope `https://www.googleapis.com/auth/cloud-platform`. Does not connect.
+    /// `GOOGLE_CLOUD_PROJECT` and `GOOGLE_CLOUD_LOCATION`, which are read from `variable`, as is
+    /// `GOOGLE_VERTEX_BASE_URL`. The tokens must be valid for the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`. Does not connect.
     ///
     /// # Errors
     /// [`StoreError::InvalidName`] for any other URI, [`StoreError::InvalidRequest`] if a variable is missing or invalid.
@@ -288,9 +289,14 @@ impl SessionService for AgentEngineSessions {
         Ok(sessions)
     }
 
-    /// The age of a session is that of its last change in Agent Engine. Sessions that other programs have created are not
-    /// returned. The events of those that are returned are read.
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    /// The age of a session is that of its last change in Agent Engine. Sessions that other programs have created are
+    /// not returned. The events of those that are returned are read.
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         let mut expired = Vec::new();
         for key in self.candidates(app, rule).await? {
             if expired.len() == limit {

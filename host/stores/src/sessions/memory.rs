@@ -409,7 +409,12 @@ impl SessionService for MemorySessions {
         Ok(self.page(app.into(), user.into(), after, limit))
     }
 
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         Ok(self.find_expired(app, rule, limit))
     }
 

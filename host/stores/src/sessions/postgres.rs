@@ -1,9 +1,9 @@
 //! Sessions in PostgreSQL.
 //!
-//! An event is one row with its unchanged JSON. An append, the beginning of a turn, a record of a call and the start of a run
-//! are one round trip each: a function of the schema locks the row of the session, compares the fence and writes. Reading a
-//! session is one statement, so it sees one state of the database, and reads only the events that are asked for. Leases are
-//! compared by the clock of the server, so those of the hosts need not agree.
+//! An event is one row with its unchanged JSON. An append, the beginning of a turn, a record of a call and the start of
+//! a run are one round trip each: a function of the schema locks the row of the session, compares the fence and writes.
+//! Reading a session is one statement, so it sees one state of the database, and reads only the events that are asked
+//! for. Leases are compared by the clock of the server, so those of the hosts need not agree.
 
 mod history;
 mod journal;
@@ -43,8 +43,8 @@ pub struct PostgresSessions {
 }
 
 impl PostgresSessions {
-    /// Opens the database of a URI such as `postgres://user@host/database`, and creates its tables if they are missing. The
-    /// password is that of the environment variable `PGPASSWORD`, unless the URI has one.
+    /// Opens the database of a URI such as `postgres://user@host/database`, and creates its tables if they are missing.
+    /// The password is that of the environment variable `PGPASSWORD`, unless the URI has one.
     ///
     /// # Errors
     /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::InvalidRequest`] for a
@@ -185,7 +185,12 @@ impl SessionService for PostgresSessions {
         Ok(())
     }
 
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         reads::list_expired(&self.database, app, rule, limit).await
     }
 

@@ -207,7 +207,12 @@ impl SessionService for SqliteSessions {
         Ok(())
     }
 
-    async fn list_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Result<Vec<ExpiredSession>, StoreError> {
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
         let (own_app, rule) = (app.to_owned(), *rule);
         let found = self.database.read(move |connection| reads::list_expired(connection, &own_app, &rule, limit)).await;
         found.map_err(self.database.error(format_args!("find sessions to delete of appName={app}")))

@@ -228,12 +228,12 @@ async fn what_agent_engine_cannot_store_is_refused() {
     let because = "because it stores facts about users; use Google's console for single facts";
     assert_eq!(
         error(memory.delete_session(&key).await),
-        format!("Memory Bank cannot delete what a session has added, {because}")
+        format!("Memory Bank cannot delete the entries of a session, {because}")
     );
     assert_eq!(error(memory.sessions(None, None).await), format!("Memory Bank cannot list sessions, {because}"));
     assert_eq!(
         error(memory.entries(&key).await),
-        format!("Memory Bank cannot list what a session has added, {because}")
+        format!("Memory Bank cannot list the entries of a session, {because}")
     );
 }
 

@@ -32,8 +32,8 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Appends to several sessions until the process is killed, and prints what was acknowledged. An append that has failed is
-/// repeated, as a client does.
+/// Appends to several sessions until the process is killed, and prints what was acknowledged. An append that has failed
+/// is repeated, as a client does.
 fn append_for_ever(uri: &str) {
     runtime().block_on(async {
         let sessions = open_sessions(uri).await.unwrap();

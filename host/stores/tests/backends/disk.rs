@@ -17,8 +17,8 @@ const FOLDER: &str = "HATCHERY_STORES_SMALL_DISK";
 /// Creates the file system in a folder, and runs a program.
 const MOUNT: &str = "mount -t tmpfs -o size=2m,mode=700 tmpfs \"$0\" && exec \"$@\"";
 
-/// Returns the folder of a file system of 2 MB. In the process that runs all tests, runs a test of this file in another one
-/// that has the file system, and returns `None`.
+/// Returns the folder of a file system of 2 MB. In the process that runs all tests, runs a test of this file in another
+/// one that has the file system, and returns `None`.
 fn small_disk(test: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER) {
         return Some(folder.into());

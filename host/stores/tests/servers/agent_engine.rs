@@ -1,6 +1,6 @@
 //! A server with the interface of Vertex AI Agent Engine: sessions, events and Memory Bank, in memory. It answers as
-//! Google's does where services depend on it: it rejects unknown fields, sorts the keys of objects, and stores numbers as
-//! floats.
+//! Google's does where services depend on it: it rejects unknown fields, sorts the keys of objects, and stores numbers
+//! as floats.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,5 @@
-//! Object stores that start themselves: moto for S3, Azurite for Azure. They are installed into the target folder by the
-//! first test that needs them, and end with the test program.
+//! Object stores that start themselves: moto for S3, Azurite for Azure. They are installed into the target folder by
+//! the first test that needs them, and end with the test program.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! Metrics of model calls under the names of OpenTelemetry's GenAI conventions, as its exporter for Prometheus writes them:
-//! `gen_ai.client.operation.duration` is `gen_ai_client_operation_duration_seconds`.
+//! Metrics of model calls under the names of OpenTelemetry's GenAI conventions, as its exporter for Prometheus writes
+//! them: `gen_ai.client.operation.duration` is `gen_ai_client_operation_duration_seconds`.
 
 use std::sync::{Arc, Mutex, OnceLock};
 

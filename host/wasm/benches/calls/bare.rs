@@ -1,5 +1,5 @@
-//! Components called with bare Wasmtime: the floor of the benches, with the engine of the host and only the imports that the
-//! measured guests use.
+//! Components called with bare Wasmtime: the floor of the benches, with the engine of the host and only the imports
+//! that the measured guests use.
 
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker, LinkerInstance, ResourceTable};

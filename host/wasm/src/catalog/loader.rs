@@ -362,8 +362,8 @@ impl Loader {
         file.set_state(FileState::Loaded);
     }
 
-    /// Marks a file as rejected. Its last good version continues to serve, unless its grants were revoked or it may not be
-    /// loaded any more.
+    /// Marks a file as rejected. Its last good version continues to serve, unless its grants were revoked or it may not
+    /// be loaded any more.
     fn reject(&mut self, path: &Path, error: &LoadError) {
         let Some(file) = self.files.get_mut(path) else { return };
         if let LoadError::Folder { folder, .. } = error {

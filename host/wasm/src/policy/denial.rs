@@ -58,7 +58,7 @@ impl Denial {
     pub(crate) fn for_operator(&self) -> String {
         match &self.private {
             Some(owner) => format!(
-                "{self} (`components.{owner}.private` in hatchery.yaml), so only YAML agents and its own agents use what it offers"
+                "{self} (`components.{owner}.private` in hatchery.yaml), so only YAML agents and its own agents may use its items"
             ),
             None => {
                 let lines = lines([(&*self.component, vec![self.grant.clone()])]);

@@ -25,8 +25,8 @@ pub struct GrantReport {
     pub granted: GrantEntries,
     /// Requested entries that are not granted.
     pub missing: GrantEntries,
-    /// Granted entries that are not requested, except `private_network`, `secrets` and `idempotency_keys`, which cannot be
-    /// requested. Empty for a component that declares no requests, because its needs are unknown.
+    /// Granted entries that are not requested, except `private_network`, `secrets` and `idempotency_keys`, which cannot
+    /// be requested. Empty for a component that declares no requests, because its needs are unknown.
     pub unused: GrantEntries,
     /// How often granted entries have allowed something since they were read. Those of `environment`, `files`,
     /// `private_network`, `secrets` and `idempotency_keys` are not counted.

@@ -50,8 +50,8 @@ fn target(url: &str) -> Result<Target, String> {
     Target::from_uri(&uri).ok_or_else(|| "the URL has no valid host and port, or has credentials".into())
 }
 
-/// Returns the entries that allow requests to the host of a URL, which an operator has written down. A name that is not known
-/// to be private gets no entry for private addresses.
+/// Returns the entries that allow requests to the host of a URL, which an operator has written down. A name that is not
+/// known to be private gets no entry for private addresses.
 ///
 /// # Errors
 /// If the URL has no host.

@@ -48,7 +48,7 @@ impl fmt::Display for PathConflict {
             Access::Write => "written",
         };
         let (folder, other) = (folder.display(), other.display());
-        let relation = if *contains { "contains" } else { "is or lies in" };
+        let relation = if *contains { "contains" } else { "is inside of" };
         write!(
             f,
             "components.{component}.grants.files: `{folder}` ({access}) {relation} `{other}`, {purpose}; \
@@ -223,7 +223,7 @@ mod tests {
         assert!(own.contains("`data/ref`, which components.a.grants.files writes"), "{own}");
         assert_eq!(
             check(&root, &[("a", "data", Read), ("b", "data/ref", Write)], &[]).unwrap_err(),
-            "components.b.grants.files: `data/ref` (written) is or lies in `data`, which components.a.grants.files reads; \
+            "components.b.grants.files: `data/ref` (written) is inside of `data`, which components.a.grants.files reads; \
              grant a folder that is outside of it"
         );
     }
@@ -263,7 +263,7 @@ mod tests {
             "components.a.grants.files: `data` (written) contains `data/cache/new.db`, the cache (`data_dir`); \
              grant a folder that is outside of it"
         );
-        let inside = "(written) is or lies in `data`, the cache (`data_dir`)";
+        let inside = "(written) is inside of `data`, the cache (`data_dir`)";
         assert!(error("data", "data").contains(inside));
         assert!(error("data/cache", "data").contains(inside));
         check(folder.path(), &[("a", "data", Read)], &["data/cache"]).unwrap();

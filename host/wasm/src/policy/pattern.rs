@@ -55,7 +55,7 @@ impl TryFrom<String> for Pattern {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         if text.is_empty() {
-            return Err("a pattern is not empty; `*` stands for all names");
+            return Err("a pattern must not be empty; `*` matches all names");
         }
         let (mut pieces, mut piece, mut letters) = (Vec::new(), String::new(), text.chars());
         while let Some(letter) = letters.next() {
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn an_invalid_pattern_is_explained() {
         let error = |text: &str| Pattern::try_from(text.to_owned()).unwrap_err();
-        assert_eq!(error(""), "a pattern is not empty; `*` stands for all names");
+        assert_eq!(error(""), "a pattern must not be empty; `*` matches all names");
         assert_eq!(error("a\\b"), "in a pattern, `\\` comes before `*` or `\\` only");
         assert_eq!(error("a\\"), "in a pattern, `\\` comes before `*` or `\\` only");
     }

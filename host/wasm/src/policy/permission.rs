@@ -129,7 +129,8 @@ impl<'a> Permission<'a> {
         }
     }
 
-    /// Returns the entry of `grants` that includes this permission, with its key. `None` if none does, or none is needed.
+    /// Returns the entry of `grants` that includes this permission, with its key. `None` if none does, or none is
+    /// needed.
     fn granted_by<'g>(self, grants: &'g Grants, component: &str) -> Option<(&'static str, &'g str)> {
         let Grants { models, memory, artifacts, runs, state, sessions, tools, .. } = grants;
         match self {
@@ -407,7 +408,7 @@ mod tests {
                 denied.starts_with("component `evil` may not ") && denied.ends_with(": component `vault` is private"),
                 "{denied}"
             );
-            let advice = " (`components.vault.private` in hatchery.yaml), so only YAML agents and its own agents use what it offers";
+            let advice = " (`components.vault.private` in hatchery.yaml), so only YAML agents and its own agents may use its items";
             assert_eq!(denial.for_operator(), format!("{denied}{advice}"));
         }
         assert!(Permission::Tool("vaults/fetch").is_granted(&grants, "evil"));

@@ -54,7 +54,8 @@ impl CredentialAccess {
     }
 }
 
-/// Returns the part of a credential that requests of the component need. The refresh token and the client stay with the host.
+/// Returns the part of a credential that requests of the component need. The refresh token and the client stay with the
+/// host.
 pub(crate) fn for_guest(credential: AuthCredential) -> AuthCredential {
     let oauth2 = credential.oauth2.map(|oauth2| OAuth2Auth {
         access_token: oauth2.access_token,

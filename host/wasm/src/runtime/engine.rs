@@ -249,10 +249,10 @@ impl Engine {
         }
         let queued = QueuedCall::enter(&self.waiting);
         if queued.before >= self.options.max_queued as usize {
-            return Err(self.memory.busy_error().into());
+            return Err(self.memory.exhausted().into());
         }
         let room = self.memory.wait_for(bytes, || self.evict_oldest());
-        tokio::time::timeout(self.options.queue_timeout, room).await.map_err(|_| self.memory.busy_error().into())
+        tokio::time::timeout(self.options.queue_timeout, room).await.map_err(|_| self.memory.exhausted().into())
     }
 
     pub(crate) fn memory(&self) -> &Arc<EngineMemory> {

@@ -1,9 +1,9 @@
-//! Outgoing HTTP of guests (`wasi:http`, and `http` of the contract): the host checks, counts and sends each request, or
-//! refuses it.
+//! Outgoing HTTP of guests (`wasi:http`, and `http` of the contract): the host checks, counts and sends each request,
+//! or refuses it.
 //!
-//! A request passes, in this order: the counters of its call, the grant `network` by name, `idempotency_keys`, `secrets`,
-//! and, when a connection is made, `private_network` by address. Connections are reused by later requests of the same component
-//! under the same grants. A request ends with its call.
+//! A request passes, in this order: the counters of its call, the grant `network` by name, `idempotency_keys`,
+//! `secrets`, and, when a connection is made, `private_network` by address. Connections are reused by later requests of
+//! the same component under the same grants. A request ends with its call.
 //!
 //! Non-goals: redirects are not followed, nothing is decompressed, no proxy is used. A request is sent as the guest
 //! made it, and a response arrives as it was received. Guests have no sockets.
@@ -176,7 +176,8 @@ impl RequestSender {
 }
 
 impl RequestSender {
-    /// Begins the span of a request, which ends with the head of the response. Its URL may contain secrets, so it is left out.
+    /// Begins the span of a request, which ends with the head of the response. Its URL may contain secrets, so it is
+    /// left out.
     fn start_span(&self, request: &Request<WasiBody>) -> Span {
         let host = request.uri().host().unwrap_or_default();
         let mut span = self.span.start(SpanOperation::Http, format_args!("{} {host}", request.method()));

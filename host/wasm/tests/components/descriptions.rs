@@ -118,7 +118,7 @@ async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
     lab.write("office/root_agent.yaml", "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n");
     let (catalog, reason) = refused(&lab).await;
     let private = "component `gallery` is private (`components.gallery.private` in hatchery.yaml), so only YAML agents and its \
-                   own agents use what it offers";
+                   own agents may use its items";
     assert!(
         reason.starts_with(
             "agent `lurker/lurker` cannot be used: component `lurker` may not use the agent `gallery/clerk`: "

@@ -100,8 +100,8 @@ async fn a_component_that_exports_tools_in_two_interfaces_is_refused() {
     )"#;
     assert_eq!(
         reason("double", &text(twice)).await,
-        "component `double` exports both `guest-tools` and `sync-guest-tools`; keep one of them, and put what the other offers into a \
-         component of its own"
+        "component `double` exports both `guest-tools` and `sync-guest-tools`; keep one of them, and move the items of the other \
+         into a separate component"
     );
 }
 

@@ -301,8 +301,8 @@ impl Chat {
         (events, None)
     }
 
-    /// Holds a live conversation: sends each request, and reads until the end of the turn that it begins. Returns the events
-    /// and the error that ended the run.
+    /// Holds a live conversation: sends each request, and reads until the end of the turn that it begins. Returns the
+    /// events and the error that ended the run.
     pub async fn talk(
         &self,
         requests: impl IntoIterator<Item = LiveRequest>,

@@ -48,8 +48,8 @@ pub async fn echo(request: LlmRequest, answer: Answer) -> Result<(), Error> {
     }
 }
 
-/// Repeats messages and sounds. The message `call NAME` calls a tool, `fail` fails, `spin` never ends, `mumble` is answered
-/// by a call without an id, and `long` by a long text.
+/// Repeats messages and sounds. The message `call NAME` calls a tool, `fail` fails, `spin` never ends, `mumble` is
+/// answered by a call without an id, and `long` by a long text.
 #[live_model]
 #[allow(clippy::empty_loop, reason = "the tests need it")]
 pub async fn parrot(_request: LlmRequest, connection: LiveConnection) -> Result<(), Error> {

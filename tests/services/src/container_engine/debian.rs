@@ -10,8 +10,8 @@ use super::{ContainerEngine, lossy};
 use crate::packages::{apt_get, is_on_path, run};
 
 impl ContainerEngine {
-    /// Makes an image with a minimal Debian of the version of this machine, whose programs it can run. `cache` is a folder for
-    /// its root file system, which takes a minute.
+    /// Makes an image with a minimal Debian of the version of this machine, whose programs it can run. `cache` is a
+    /// folder for its root file system, which takes a minute.
     pub fn import_debian(&self, image: &str, cache: &Path) -> anyhow::Result<()> {
         self.import(File::open(rootfs(cache)?)?, image, &[])
     }

@@ -83,8 +83,8 @@ fn card(url: &str) -> String {
     json!({"name": "bad", "url": url, "protocolVersion": "0.3.0", "capabilities": {"streaming": true}}).to_string()
 }
 
-/// Serves an agent that is the peer, with settings of it. Returns the code and the detail of its failure, and the host, whose
-/// log has what is for its operator.
+/// Serves an agent that is the peer, with settings of it. Returns the code and the detail of its failure, and the host,
+/// whose log has what is for its operator.
 async fn failure(peer: &str, settings: Value) -> Result<(String, String, Host)> {
     let folder = Folder::empty()?;
     let mut agent = json!({"card": format!("{peer}/card")});

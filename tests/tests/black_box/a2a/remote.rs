@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::folder;
 
-/// A host whose agents `remote` and `asker` are the agents `echo` and `gambler` of another host; the agent `caller` calls `remote`
-/// as its tool, and `root` has it as a sub agent.
+/// A host whose agents `remote` and `asker` are the agents `echo` and `gambler` of another host; the agent `caller`
+/// calls `remote` as its tool, and `root` has it as a sub agent.
 struct Pair {
     inner: Host,
     outer: Host,

@@ -57,8 +57,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of a host on a socket, and returns when it answers. `None`, with a message on stderr, if it
-    /// cannot be installed here.
+    /// Starts a proxy in front of a host on a socket, and returns when it answers. `None`, with a message on stderr, if
+    /// it cannot be installed here.
     pub async fn start(kind: Kind, route: Route, socket: &Path) -> Result<Option<Self>> {
         let (package, program) = match kind {
             Kind::Nginx => ("nginx", "usr/sbin/nginx"),
@@ -196,8 +196,8 @@ fn configure_nginx(folder: &Path, recipe: &str, address: SocketAddr) -> Result<(
     Ok((config, certificate))
 }
 
-/// Writes the configuration of Caddy, with options for a private certificate before that of the guide. Returns its path, and
-/// that of the certificate of its authority.
+/// Writes the configuration of Caddy, with options for a private certificate before that of the guide. Returns its
+/// path, and that of the certificate of its authority.
 fn configure_caddy(folder: &Path, recipe: &str, address: SocketAddr) -> Result<(PathBuf, PathBuf)> {
     let text = format!(
         "{{\n\tadmin off\n\tlocal_certs\n\tskip_install_trust\n\tauto_https disable_redirects\n\tdefault_bind {}\n\t\

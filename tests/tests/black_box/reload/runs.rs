@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Result;
 use axum::routing::post;
 use axum::{Json, Router};
-use hatchery_tests::host::message;
 use hatchery_test_services::serve_http;
+use hatchery_tests::host::message;
 use hatchery_tests::{Folder, Host, event};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -37,8 +37,8 @@ async fn model(name: &'static str) -> String {
     serve_http(Router::new().route("/v1/chat/completions", post(answer))).await
 }
 
-/// A model whose first answer waits until it is released. That is a call of a tool that does not exist; the second one is
-/// its name.
+/// A model whose first answer waits until it is released. That is a call of a tool that does not exist; the second one
+/// is its name.
 #[derive(Clone, Default)]
 struct HeldModel {
     calls: Arc<AtomicUsize>,

@@ -171,8 +171,8 @@ impl OpenIdConnectConfig {
     }
 }
 
-/// Returns the client as which users log in. Its keys are fields of both kinds of servers, since `#[serde(flatten)]` would
-/// neither reject unknown keys nor report positions.
+/// Returns the client as which users log in. Its keys are fields of both kinds of servers, since `#[serde(flatten)]`
+/// would neither reject unknown keys nor report positions.
 fn client(
     id: &ValueConfig,
     secret: Option<&ValueConfig>,

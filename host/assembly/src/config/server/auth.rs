@@ -96,8 +96,8 @@ pub struct OidcConfig {
     pub clock_skew: Duration,
     /// The claim with the id of the user. Default: `sub`.
     pub user_claim: String,
-    /// The claim with the role, `use` or `operate`, or with a list that has one of them: its name, or a JSON pointer such
-    /// as `/realm_access/roles`. Default: none, and all tokens have the role `use`.
+    /// The claim with the role, `use` or `operate`, or with a list that has one of them: its name, or a JSON pointer
+    /// such as `/realm_access/roles`. Default: none, and all tokens have the role `use`.
     pub role_claim: Option<String>,
     /// The apps that tokens of the role `use` may use. Default: all.
     #[serde(deserialize_with = "one_or_many")]
@@ -137,13 +137,13 @@ impl ServerAuthConfig {
     /// The problem, with the key in the file.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.keys.is_empty() && self.oidc.is_none() {
-            let message = "server.auth has neither `keys` nor `oidc`, so nobody could use the server; add one of them, or leave it out";
+            let message = "server.auth has neither `keys` nor `oidc`, so no client could use the server; add one of them, or leave it out";
             return Err(message.into());
         }
         let mut names = BTreeSet::new();
         for (index, key) in self.keys.iter().enumerate() {
             if key.name.trim().is_empty() || key.name.chars().any(char::is_control) {
-                return Err(format!("server.auth.keys[{index}]: `name` is missing; it stands for the key in logs"));
+                return Err(format!("server.auth.keys[{index}]: `name` is missing; it identifies the key in logs"));
             }
             key.check().map_err(|problem| format!("server.auth.keys[{index}] (`{}`): {problem}", key.name))?;
             if !names.insert(&key.name) {

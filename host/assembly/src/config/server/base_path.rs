@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::Deserialize;
 
-/// The path below which the routes of a server are, such as `/agents`: without a slash at its end, and with nothing that
-/// would have to be encoded.
+/// The path below which the routes of a server are, such as `/agents`: without a slash at its end, and with nothing
+/// that would have to be encoded.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct BasePath(String);
@@ -17,8 +17,8 @@ impl BasePath {
         &self.0
     }
 
-    /// Returns the rest of a path after the base path: an empty string, or a path that begins with a slash. `None` for a path
-    /// outside of the base path.
+    /// Returns the rest of a path after the base path: an empty string, or a path that begins with a slash. `None` for
+    /// a path outside of the base path.
     pub fn strip<'a>(&self, path: &'a str) -> Option<&'a str> {
         path.strip_prefix(&self.0).filter(|rest| rest.is_empty() || rest.starts_with('/'))
     }

@@ -116,11 +116,11 @@ fn authentication_that_cannot_be_meant_is_an_error() {
     assert_eq!(
         error("{}"),
         of(
-            "server.auth has neither `keys` nor `oidc`, so nobody could use the server; add one of them, or leave it out"
+            "server.auth has neither `keys` nor `oidc`, so no client could use the server; add one of them, or leave it out"
         )
     );
     let key = |key: &str| error(&format!("{{keys: [{{{key}}}]}}"));
-    assert_eq!(key("from: K"), of("server.auth.keys[0]: `name` is missing; it stands for the key in logs"));
+    assert_eq!(key("from: K"), of("server.auth.keys[0]: `name` is missing; it identifies the key in logs"));
     let two = "{keys: [{name: a, from: K}, {name: a, from: L}]}";
     assert_eq!(error(two), of("server.auth.keys: two keys have the name `a`"));
     let one_source = "set one of `sha256`, `from` (an environment variable) and `file`";

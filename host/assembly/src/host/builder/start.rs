@@ -206,7 +206,8 @@ impl HostBuilder {
         Some(if self.is_deterministic { source.without_network() } else { source })
     }
 
-    /// Reads the configuration, applies the overrides of the builder, and checks that no grant covers files of the host.
+    /// Reads the configuration, applies the overrides of the builder, and checks that no grant covers files of the
+    /// host.
     fn resolve_config(&mut self) -> Result<ResolvedConfig, HostError> {
         let (loaded, stamps) = match self.loaded.take() {
             Some(loaded) => loaded,
@@ -384,7 +385,8 @@ fn watch_catalog(catalog: &CatalogHandle, apps: &Arc<dyn AppSource>, runner: &Ru
     tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
 }
 
-/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served folder.
+/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served
+/// folder.
 fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
     let store = match storage {
         Storage::Directory(data) => EvalStore::in_folder(data.join(EVALUATIONS_FOLDER)),

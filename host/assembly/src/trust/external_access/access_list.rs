@@ -186,8 +186,8 @@ impl<'a> AccessList<'a> {
         }
     }
 
-    /// Adds limits of the whole host that are above their defaults. They bound the resources of all components and clients
-    /// together.
+    /// Adds limits of the whole host that are above their defaults. They bound the resources of all components and
+    /// clients together.
     pub(super) fn add_raised_limits(&mut self, config: &Config) {
         let (instances, default) = (&config.instances, InstanceSettings::default());
         let mut compare = |section, key: &str, value: u64, default: u64| {

@@ -10,7 +10,8 @@ use crate::config::{
     ValueConfig, without_credentials,
 };
 
-/// Returns the process or the connection of an MCP server, and the variables and the model that it gets, as key and value.
+/// Returns the process or the connection of an MCP server, and the variables and the model that it gets, as key and
+/// value.
 pub(super) fn external_server(server: &McpServerConfig) -> Vec<(String, String)> {
     let command = server.command.iter().map(|command| {
         let words = std::iter::once(command.display().to_string()).chain(server.args.iter().cloned());

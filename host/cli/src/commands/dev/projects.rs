@@ -133,7 +133,8 @@ fn say(line: &str) {
     progress::suspend(|| anstream::eprintln!("{line}"));
 }
 
-/// Returns true for the folder of a component's project. A crate without a component, such as a library, is not a project.
+/// Returns true for the folder of a component's project. A crate without a component, such as a library, is not a
+/// project.
 fn is_project(folder: &Path) -> bool {
     match Language::detect(folder) {
         Ok(Language::Python | Language::JavaScript | Language::TypeScript) => true,

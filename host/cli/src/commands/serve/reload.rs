@@ -27,8 +27,8 @@ impl Hangup {
         Ok(Self { signal, has_terminal: std::io::stdin().is_terminal() })
     }
 
-    /// Reloads the configuration whenever the signal arrives. Returns when the terminal of the process is closed, which sends
-    /// the same signal.
+    /// Reloads the configuration whenever the signal arrives. Returns when the terminal of the process is closed, which
+    /// sends the same signal.
     pub(super) async fn follow(mut self, reload: impl AsyncFn() -> bool) {
         while self.signal.recv().await.is_some() {
             if self.has_terminal && !std::io::stdin().is_terminal() {

@@ -37,8 +37,8 @@ pub(super) fn pip(tools: &Path) -> Command {
     pip
 }
 
-/// Installs the packages of a project below `work`, unless they are installed. Returns their folder; `None` if the project
-/// lists none.
+/// Installs the packages of a project below `work`, unless they are installed. Returns their folder; `None` if the
+/// project lists none.
 pub(super) fn install(project: &Path, work: &Path, tools: &Path) -> anyhow::Result<Option<PathBuf>> {
     let (folder, key_file) = (work.join("packages"), work.join("packages-key"));
     let list = project.join(LIST);

@@ -40,8 +40,8 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// Sets names of models that take over, in this order, if the model fails before it has answered. To be called after
-    /// [`model`](Self::model); without a model of this name it has no effect.
+    /// Sets names of models that take over, in this order, if the model fails before it has answered. To be called
+    /// after [`model`](Self::model); without a model of this name it has no effect.
     pub fn fallback(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         if let Some(ModelRef::Named(name)) = &self.llm.model {
             let names = names.into_iter().map(Into::into).collect();

@@ -165,8 +165,8 @@ fn first_user_messages(events: &[Arc<Event>], indices: &[usize]) -> Vec<usize> {
 }
 
 impl Call {
-    /// Adds a response, which closes the call. Exceptions are a response that requests something of a person, and the agent's
-    /// response to a long-running call, whose final response comes from the client.
+    /// Adds a response, which closes the call. Exceptions are a response that requests something of a person, and the
+    /// agent's response to a long-running call, whose final response comes from the client.
     fn add_response(&mut self, id: &str, index: usize, event: &Event) {
         self.indices.push(index);
         let requests_answer = event.actions.requests_answer(id);

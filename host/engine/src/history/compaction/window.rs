@@ -63,7 +63,8 @@ fn as_event(compaction: &Compaction) -> Arc<Event> {
     })
 }
 
-/// Returns true for an event with a time in the future, which no summary covers yet. It would hide all events up to then.
+/// Returns true for an event with a time in the future, which no summary covers yet. It would hide all events up to
+/// then.
 fn is_in_future(event: &Event, now: Timestamp) -> bool {
     event.actions.compaction.is_none() && event.timestamp > now
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::ConversionError;
 use super::request::Signatures;
-use super::{model_error, silent};
+use super::{model_error, without_log};
 use crate::failure::Origin;
 use crate::finish;
 use crate::signatures::SignatureKind;
@@ -94,8 +94,8 @@ fn last_response(end: StreamEnd) -> Result<LlmResponse, ConversionError> {
     Ok(response)
 }
 
-/// Converts the parts of an answer. A signature belongs to the thought after it, or else to the call after it. The text of
-/// a thought that was streamed is in its signature only.
+/// Converts the parts of an answer. A signature belongs to the thought after it, or else to the call after it. The text
+/// of a thought that was streamed is in its signature only.
 fn parts(content: MessageContent, was_streamed: bool) -> Result<Vec<Part>, ConversionError> {
     let mut parts = Vec::new();
     let mut pending = Vec::new();

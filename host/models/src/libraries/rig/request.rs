@@ -252,8 +252,8 @@ fn media(data: DocumentSourceKind, kind: MediaType) -> UserContent {
     }
 }
 
-/// Returns a part with its block as signature, if the provider wants something of it back: the signature of a thought or
-/// of a call, or an encrypted thought.
+/// Returns a part with its block as signature, if the provider wants something of it back: the signature of a thought
+/// or of a call, or an encrypted thought.
 pub(super) fn with_signature(part: Part, block: &AssistantContent, origin: &Origin) -> Result<Part, ConversionError> {
     let is_signed = match block {
         AssistantContent::Reasoning(_) | AssistantContent::ToolCall(_) => block.native_item().is_some(),

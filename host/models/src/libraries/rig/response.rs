@@ -12,7 +12,7 @@ use rig_core::streaming::{CompletionStream, Item, StreamEvent};
 
 use super::super::ConversionError;
 use super::request::with_signature;
-use super::{model_error, silent};
+use super::{model_error, without_log};
 use crate::failure::Origin;
 use crate::finish;
 

@@ -102,8 +102,8 @@ impl WholeBody {
     }
 }
 
-/// Adds the arguments of a JSON value or a form: one per property if possible, otherwise one for the whole. `any` is the
-/// schema of a body without one.
+/// Adds the arguments of a JSON value or a form: one per property if possible, otherwise one for the whole. `any` is
+/// the schema of a body without one.
 fn value<'d>(
     media: &'d Value,
     any: Value,

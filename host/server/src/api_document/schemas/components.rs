@@ -204,7 +204,8 @@ pub(crate) struct ComponentUsage {
     wall_seconds: Option<Quantiles>,
     /// Calls of agents and models only.
     agent_wall_seconds: Option<Quantiles>,
-    /// Number of calls that exceeded a limit, by the key of the limit in `hatchery.yaml`; `fixed` for limits without a key.
+    /// Number of calls that exceeded a limit, by the key of the limit in `hatchery.yaml`; `fixed` for limits without a
+    /// key.
     limit_hits: BTreeMap<String, u64>,
 }
 

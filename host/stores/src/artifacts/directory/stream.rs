@@ -9,13 +9,14 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{ArtifactStream, ByteStream, PartData, StoreError, Timestamp};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 
-use super::{NewPart, StoredPart, blocking, created, encode_head, failure, no_head};
+use super::{NewPart, StoredPart, blocking, creation_time, encode_head, failure, no_head};
 use crate::permissions;
 
 /// The bytes that are read or written at once.
 const CHUNK: usize = 256 << 10;
 
-/// The bytes of a stream in memory: a chunk that is collected and one that is written, or one that is read and one that is sent.
+/// The bytes of a stream in memory: a chunk that is collected and one that is written, or one that is read and one that
+/// is sent.
 pub(super) const BUFFER: usize = 2 * CHUNK;
 
 /// A file that is removed unless another link to it exists.
@@ -57,7 +58,7 @@ pub(super) struct OpenedFile {
 /// Reads the first line of a file.
 pub(super) fn read_head(file: File) -> io::Result<OpenedFile> {
     let metadata = file.metadata()?;
-    let (size, created) = (metadata.len(), created(&metadata)?);
+    let (size, created) = (metadata.len(), creation_time(&metadata)?);
     let mut reader = BufReader::new(file);
     let mut head = Vec::new();
     reader.read_until(b'\n', &mut head)?;

@@ -180,8 +180,9 @@ impl Store {
         }
     }
 
-    /// Writes a session's document and others, in one commit if they fit. If they don't, the session has the `status` until
-    /// all are written. Returns false if a condition did not hold: nothing is changed then, but for an incomplete copy.
+    /// Writes a session's document and others, in one commit if they fit. If they don't, the session has the `status`
+    /// until all are written. Returns false if a condition did not hold: nothing is changed then, but for an incomplete
+    /// copy.
     async fn write_in_steps(
         &self,
         key: &SessionKey,
@@ -212,8 +213,8 @@ impl Store {
         Ok(is_complete || status == Status::Trimming)
     }
 
-    /// Makes the other writes of several commits, and then marks the session as complete, with its place in lists if it has
-    /// none yet.
+    /// Makes the other writes of several commits, and then marks the session as complete, with its place in lists if it
+    /// has none yet.
     async fn complete_steps(
         &self,
         stored: &StoredSession,

@@ -1,7 +1,7 @@
 //! Sessions as this process has written them last.
 //!
-//! The next append begins with them instead of a read. If another host has written since, the commit's condition does not
-//! hold, and the session is read.
+//! The next append begins with them instead of a read. If another host has written since, the commit's condition does
+//! not hold, and the session is read.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! Sessions that have expired by a retention rule.
 //!
-//! Firestore has no index of the sessions of all users, unless an operator creates one, so the users are listed, and each is
-//! asked for the sessions that a rule names.
+//! Firestore has no index of the sessions of all users, unless an operator creates one, so the users are listed, and
+//! each is asked for the sessions that a rule names.
 
 use std::collections::BTreeMap;
 

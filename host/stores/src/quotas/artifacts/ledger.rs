@@ -15,8 +15,8 @@ const MAX_CACHED_SESSIONS: usize = 16_384;
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// Counts artifacts against the quotas: those that are stored, and those that are being saved. What is stored is read from
-/// the service once and then cached.
+/// Counts artifacts against the quotas: those that are stored, and those that are being saved. What is stored is read
+/// from the service once and then cached.
 pub(super) struct Ledger {
     inner: Arc<dyn ArtifactService>,
     quotas: LiveQuotas,
@@ -129,7 +129,8 @@ impl Reservation {
         self.try_add(Totals { versions: 0, bytes }, Some(last_known)).map(drop)
     }
 
-    /// Checks the quotas again at the end of a save, whose bytes are counted already: the stored usage may have changed.
+    /// Checks the quotas again at the end of a save, whose bytes are counted already: the stored usage may have
+    /// changed.
     ///
     /// # Errors
     /// [`StoreError::QuotaExceeded`], and those of the service.

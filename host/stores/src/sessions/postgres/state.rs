@@ -6,8 +6,8 @@ use tokio_postgres::types::ToSql;
 
 use crate::postgres::{Failure, escape, unescape};
 
-/// The rows that a delta changes, by columns, ordered by keys so that writers that share state wait for each other in one
-/// order.
+/// The rows that a delta changes, by columns, ordered by keys so that writers that share state wait for each other in
+/// one order.
 #[derive(Default)]
 pub(super) struct StateChange {
     scopes: Vec<&'static str>,

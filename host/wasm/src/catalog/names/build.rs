@@ -69,7 +69,7 @@ impl Builder<'_> {
             )));
         }
         if !self.used.insert(qualified.clone()) {
-            return Err(unusable("it is used twice in one tree of agents; give each place an agent of its own".into()));
+            return Err(unusable("it is used twice in one tree of agents; use a separate agent for each place".into()));
         }
         if !self.names.is_within_grants(component, spec)
             && !self.ungranted.iter().any(|it| it.name() == component.name())
@@ -381,7 +381,7 @@ mod tests {
         let error = error.map(|_| ()).unwrap_err();
         assert!(
             error.contains("`made/a29`")
-                && error.contains("used twice in one tree of agents; give each place an agent of its own"),
+                && error.contains("used twice in one tree of agents; use a separate agent for each place"),
             "{error}"
         );
     }

@@ -1,5 +1,5 @@
-//! Live models of components: one instance per connection, in a task of its own, as for the answer of a model. At most one
-//! request and one response wait between the two sides. Dropping the connection ends the task.
+//! Live models of components: one instance per connection, in a task of its own, as for the answer of a model. At most
+//! one request and one response wait between the two sides. Dropping the connection ends the task.
 
 use std::sync::{Arc, Mutex};
 

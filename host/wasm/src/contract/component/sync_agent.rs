@@ -1,4 +1,5 @@
-//! Custom agents of the synchronous profile: the host asks for each event when the previous one is stored, or taken if it is partial.
+//! Custom agents of the synchronous profile: the host asks for each event when the previous one is stored, or taken if
+//! it is partial.
 
 use tokio::sync::mpsc;
 use wasmtime::Store;

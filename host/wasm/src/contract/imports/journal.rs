@@ -36,7 +36,8 @@ impl CallEntry {
         }
     }
 
-    /// Returns an id for the event of the call, which is the same when the call is repeated. Empty if it is not recorded.
+    /// Returns an id for the event of the call, which is the same when the call is repeated. Empty if it is not
+    /// recorded.
     pub(super) fn event_id(&self) -> String {
         self.0.as_ref().map_or_else(String::new, |(_, key)| format!("call-{}", hash_arguments(key)))
     }

@@ -234,8 +234,8 @@ async fn find_event(cx: &CallContext, key: &SessionKey, id: &str) -> Result<Opti
     Ok(session.and_then(|session| session.events.iter().find(|event| event.id == id).cloned()))
 }
 
-/// Returns the event as one of the current agent, with this id; a new one if it is empty. It proves nothing, so that its
-/// calls are never acted on.
+/// Returns the event as one of the current agent, with this id; a new one if it is empty. It proves nothing, so that
+/// its calls are never acted on.
 fn own_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Event>, wit::Error> {
     if data.author.is_empty() {
         data.author = cx.agent.to_string();

@@ -150,7 +150,7 @@ fn check(metadata: &Metadata, owner: Owner, kind: FileKind) -> io::Result<()> {
         return Err(io::Error::other("it is a link"));
     }
     if !is_kind {
-        return Err(io::Error::other("it is not what belongs there"));
+        return Err(io::Error::other("it is not of the expected type"));
     }
     if Owner::of(metadata) != owner {
         return Err(io::Error::other("it belongs to another user"));

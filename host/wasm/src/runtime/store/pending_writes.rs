@@ -1,5 +1,5 @@
-//! Size accounting of pending writes: state and requests to a person that a call has set stay in the memory of the host until
-//! the event that reports them is stored.
+//! Size accounting of pending writes: state and requests to a person that a call has set stay in the memory of the host
+//! until the event that reports them is stored.
 
 use std::collections::HashMap;
 
