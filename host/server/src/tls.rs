@@ -89,7 +89,7 @@ impl Tls {
         let config = TlsConfig::clone(&self.config.load());
         match self.prepare(&config) {
             Ok(replace) => replace(),
-            Err(problem) => tracing::error!("server.tls: {problem}; the certificate before is still used"),
+            Err(problem) => tracing::error!("server.tls: {problem}; the previous certificate stays in use"),
         }
     }
 

@@ -105,7 +105,7 @@ impl CredentialService for DirectoryCredentials {
             tracing::warn!(
                 app = &*id.app,
                 key = id.key,
-                "a credential cannot be decrypted, so it is as good as missing; the key of the host has changed"
+                "a credential cannot be decrypted and counts as missing; the key of the host has changed"
             );
         }
         Ok(credential)

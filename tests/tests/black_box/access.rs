@@ -302,7 +302,7 @@ async fn clients_reach_the_host_over_tls_with_its_certificate() -> Result<()> {
     ensure!(list(&first).await.is_err(), "the certificate before is not served any more");
     std::fs::write(&key, "no key")?;
     host.signal("-HUP").await?;
-    host.wait_for_log("it has no private key in PEM; the certificate before is still used").await?;
+    host.wait_for_log("it has no private key in PEM; the previous certificate stays in use").await?;
     list(&second).await?;
     Ok(())
 }

@@ -132,7 +132,7 @@ impl Connections {
         for name in withdrawn_servers(before, now) {
             tracing::warn!(
                 server = name,
-                "an MCP server was removed or is not trusted any more: its connection is closed"
+                "an MCP server was removed or is no longer trusted: its connection is closed"
             );
             self.mcp_servers.close_server(name).await;
         }

@@ -76,7 +76,7 @@ pub(super) async fn parse_answer(schema: &Value, text: String, cx: &CallContext)
     let agent = &*cx.agent;
     tracing::warn!(
         agent,
-        "the answer of agent `{agent}` does not match its output schema and is passed on as text: {reason}"
+        "the answer of agent `{agent}` does not match its output schema and is returned as text: {reason}"
     );
     Ok(Value::String(text))
 }

@@ -92,7 +92,7 @@ impl Runner {
         let (given_up, interrupted): (Vec<_>, Vec<_>) =
             interrupted.into_iter().partition(|run| run.attempts >= MAX_ATTEMPTS);
         for StoredRun { session, id, attempts, .. } in given_up {
-            tracing::error!(%session, run = id, attempts, "a background run is given up: its host has died in each attempt");
+            tracing::error!(%session, run = id, attempts, "a background run is abandoned: its host has died in each attempt");
             let message = format!("the run was given up after {attempts} attempts: its host died in each of them");
             let failure = RunFailure { code: "RUN_GIVEN_UP".into(), message };
             runs.change(&session, &id, None, &RunTransition::Fail(failure)).await?;

@@ -255,7 +255,7 @@ async fn an_invalid_answer_is_kept_as_text_with_a_warning() {
         let app = app(number(), vec![Reply::text(text)]).await;
         app.run("hi").await;
         assert_eq!(app.state().await, json!({ "answer": text }));
-        let warning = "the answer of agent `root` does not match its output schema and is passed on as text: ";
+        let warning = "the answer of agent `root` does not match its output schema and is returned as text: ";
         assert_eq!(warnings.lines(), [format!("{warning}{reason}")]);
     }
 }

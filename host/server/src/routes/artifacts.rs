@@ -347,7 +347,7 @@ fn media(name: &str, artifact: ArtifactStream) -> Result<Response, ApiError> {
 
 /// Logs the error that ends a stream. The client gets fewer bytes than `Content-Length` announced.
 fn until_failure(bytes: ByteStream<'static>) -> ByteStream<'static> {
-    bytes.inspect_err(|error| tracing::error!(%error, "an artifact cannot be read to its end")).boxed()
+    bytes.inspect_err(|error| tracing::error!(%error, "an artifact cannot be read completely")).boxed()
 }
 
 async fn versions(state: &AppState, key: &SessionKey, name: &str) -> Result<Vec<u64>, ApiError> {

@@ -66,7 +66,7 @@ fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 let path = entry.path();
-                tracing::warn!("artifacts in {} are not found any more: it cannot be renamed: {error}", path.display());
+                tracing::warn!("artifacts in {} are no longer found: it cannot be renamed: {error}", path.display());
             }
         }
     }

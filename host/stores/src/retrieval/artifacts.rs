@@ -268,7 +268,7 @@ impl ArtifactIndex {
     /// be searched again. A failure is logged.
     async fn sweep(&self, artifacts: &dyn ArtifactService, current: SessionScopes) {
         if let Err(error) = self.forget_others(artifacts, current).await {
-            tracing::warn!("artifacts that are gone may still be in a retrieval index: {error}");
+            tracing::warn!("deleted artifacts may still be in a retrieval index: {error}");
         }
     }
 

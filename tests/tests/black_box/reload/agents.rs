@@ -51,7 +51,7 @@ async fn an_mcp_server_is_added_replaced_and_removed() -> Result<()> {
     ensure!(first.stop().await?);
     assert_eq!(answer(&host, "roller", "b").await?, "Rolled.");
     apply(&host, &folder, "", &["mcp.servers"]).await?;
-    host.wait_for_log("an MCP server was removed or is not trusted any more: its connection is closed").await?;
+    host.wait_for_log("an MCP server was removed or is no longer trusted: its connection is closed").await?;
     host.create_session("roller", "c").await?;
     host.post("/run", &message("roller", "c", "Go")).await?.error(500, "MCP_UNAVAILABLE")?;
     Ok(())

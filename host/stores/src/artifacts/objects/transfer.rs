@@ -31,7 +31,7 @@ impl Drop for Upload {
         if let (Some(upload), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(async move {
                 if let Err(error) = upload.abort().await {
-                    tracing::warn!(%error, "an upload to the object store cannot be aborted, and its pieces stay");
+                    tracing::warn!(%error, "an upload to the object store cannot be aborted, and its parts remain stored");
                 }
             });
         }
