@@ -1,5 +1,5 @@
 //! Generated trees of agents: YAML files, scripts, and agents in code of the component `errands`. Each tool call of a
-//! tree has one effect with a name of its own.
+//! tree has one effect with its own name.
 
 use std::collections::BTreeSet;
 

@@ -22,7 +22,7 @@ const SANDBOX: &str = "data_analyst.wasm";
 /// Components to build.
 pub struct Components<'a> {
     samples: Vec<&'a Package>,
-    /// Samples with a workspace of their own.
+    /// Samples with their own workspace.
     standalone: Vec<Workspace>,
     /// Components that only tests use.
     fixtures: Vec<&'a Package>,
@@ -36,7 +36,7 @@ impl<'a> Components<'a> {
         Ok(Self { samples, ..Self::none(workspace) })
     }
 
-    /// The samples with a workspace of their own.
+    /// The samples with their own workspace.
     pub fn of_standalone_samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
         Ok(Self { standalone: workspace.standalone_samples()?, ..Self::none(workspace) })
     }
@@ -90,7 +90,7 @@ impl<'a> Components<'a> {
         copy_if_changed(&self.output.join(SANDBOX), &to.join("sandbox.wasm"))
     }
 
-    /// Runs the tests of the samples with a workspace of their own.
+    /// Runs the tests of the samples with their own workspace.
     pub fn test_standalone(&self, workspace: &Workspace) -> anyhow::Result<()> {
         for standalone in &self.standalone {
             step::run_command(standalone.cargo(["test", "--target-dir"]).arg(&workspace.target))?;

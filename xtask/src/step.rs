@@ -70,7 +70,7 @@ impl fmt::Display for CommandFailed {
 
 impl std::error::Error for CommandFailed {}
 
-/// Runs a command to its end, with our output as its output.
+/// Runs a command to the end, with our output as its output.
 pub fn run_command(command: &mut Command) -> anyhow::Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", command_line(command)))?;
     if status.success() {

@@ -52,7 +52,7 @@ pub fn build(workspace: &Workspace, check: bool) -> anyhow::Result<()> {
     compare(&hashes(&folder.join(DIST))?, &hashes(&output)?)
 }
 
-/// Checks `dist` as part of the tests. Without Node.js it says that it did not.
+/// Checks `dist` as part of the tests. Without Node.js it reports that it did not.
 pub fn check_if_possible(workspace: &Workspace) -> anyhow::Result<()> {
     match missing_node() {
         None => build(workspace, true),
@@ -63,7 +63,7 @@ pub fn check_if_possible(workspace: &Workspace) -> anyhow::Result<()> {
     }
 }
 
-/// Tests the page of the built host in Chromium, which is installed if that is possible. Otherwise it says that it
+/// Tests the page of the built host in Chromium, which is installed if that is possible. Otherwise it reports that it
 /// tested nothing.
 pub fn test_in_browser(workspace: &Workspace, components: &Path) -> anyhow::Result<()> {
     if let Some(reason) = missing_node().or_else(missing_chromium) {

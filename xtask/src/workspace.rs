@@ -17,7 +17,7 @@ pub struct Workspace {
     packages: Vec<Package>,
 }
 
-/// Samples with a workspace of their own: cargo would unify the features of their dependencies with the host's.
+/// Samples with their own workspace: cargo would unify the features of their dependencies with the host's.
 const STANDALONE_SAMPLES: [&str; 1] = ["sample-agents/data-analyst"];
 
 /// A crate of a workspace.
@@ -40,7 +40,7 @@ impl Workspace {
         Self::load_manifest(&Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"))
     }
 
-    /// Loads the samples with a workspace of their own.
+    /// Loads the samples with their own workspace.
     pub fn standalone_samples(&self) -> anyhow::Result<Vec<Self>> {
         STANDALONE_SAMPLES
             .iter()

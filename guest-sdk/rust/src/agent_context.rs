@@ -100,7 +100,7 @@ impl AgentContext {
         Ok(())
     }
 
-    /// Runs an agent's code to its end. A failure becomes the last event.
+    /// Runs an agent's code to the end. A failure becomes the last event.
     pub(crate) async fn serve(self, code: AgentCode) {
         if let Err(error) = code(self.clone()).await {
             self.fail(error).await;

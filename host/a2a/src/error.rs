@@ -13,7 +13,7 @@ const DOMAIN: &str = "a2a-protocol.org";
 pub struct A2aError {
     /// The kind, which decides about the code.
     pub kind: ErrorKind,
-    /// The error and the next step in words.
+    /// The error and the next step as text.
     pub message: String,
 }
 

@@ -307,7 +307,7 @@ fn http_client() -> reqwest::Client {
     reqwest::Client::builder().no_proxy().build().unwrap()
 }
 
-/// Starts the servers of MCP over HTTP, A2A and OpenAPI on a thread of their own, and returns their address.
+/// Starts the servers of MCP over HTTP, A2A and OpenAPI on their own thread, and returns their address.
 fn start_http_servers() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -34,7 +34,7 @@ pub(crate) fn register(executors: &CodeExecutors, extensions: &mut Extensions) {
     }
 }
 
-/// Withdraws the executors that were removed or are not trusted any more. Returns them, each of them once.
+/// Withdraws the executors that were removed or are no longer trusted. Returns them, each of them once.
 pub(crate) fn withdraw<'a>(
     executors: &'a CodeExecutors,
     configs: &BTreeMap<String, CodeExecutorConfig>,

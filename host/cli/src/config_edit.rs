@@ -15,7 +15,7 @@ pub enum EditError {
 }
 
 /// Returns the text with these lines below `components.COMPONENT.grants`, such as `network: ["example.com"]`. A list
-/// that is there is extended.
+/// that exists is extended.
 pub fn add_grants(text: &str, component: &str, grants: &[String]) -> Result<String, EditError> {
     let parse = |text: &str| serde_yaml::from_str::<Value>(text).map_err(|error| EditError::Invalid(error.to_string()));
     let before = match parse(text)? {

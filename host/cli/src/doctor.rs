@@ -1,7 +1,7 @@
 //! The checks of `hatchery doctor`: loads a folder like a host and reports findings with their severity and how to fix
 //! it. Costs as much as loading the folder, plus a few test loads per component. Changes nothing but the code cache.
 //!
-//! Each check is a function of the [`Diagnosis`] in a file of its own.
+//! Each check is a function of the [`Diagnosis`] in its own file.
 
 mod config;
 mod files;

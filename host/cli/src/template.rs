@@ -132,7 +132,7 @@ impl SdkSource {
         match (self, language) {
             (Self::Path(path), Language::Rust) => format!("{{ path = {:?} }}", path.display().to_string()),
             (Self::Path(path), Language::Python) => {
-                // The repository has its modules in a folder of their own.
+                // The repository has its modules in their own folder.
                 let is_repository = path.ends_with("guest-sdk/python");
                 if is_repository { path.join("src").display().to_string() } else { path.display().to_string() }
             }

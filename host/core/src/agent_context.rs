@@ -172,7 +172,7 @@ impl AgentContext {
         RunError::Agent { agent: self.call.agent.to_string(), code: "AGENT_FAILED".into(), message }
     }
 
-    /// Emits pending changes as an event of their own, so that other agents see them. Does nothing if there are none.
+    /// Emits pending changes as their own event, so that other agents see them. Does nothing if there are none.
     ///
     /// # Errors
     /// As [`EventSink::emit`].

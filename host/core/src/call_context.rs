@@ -264,8 +264,8 @@ impl CallContext {
         self.confirmation.as_deref()
     }
 
-    /// Requests a person's decision about this call. The tool should return a result that says that it waits. After the
-    /// decision the tool is called again with the same arguments, and [`CallContext::confirmation`] returns the
+    /// Requests a person's decision about this call. The tool should return a result that reports that it waits. After
+    /// the decision the tool is called again with the same arguments, and [`CallContext::confirmation`] returns the
     /// decision.
     ///
     /// # Errors

@@ -58,7 +58,7 @@ pub enum StoreError {
     /// A quota is exhausted.
     #[error("{message}; raise `{key}` in hatchery.yaml to allow more")]
     QuotaExceeded {
-        /// The quota in words, and a remedy other than raising it.
+        /// The quota as text, and a remedy other than raising it.
         message: String,
         /// The setting that raises it.
         key: &'static str,
@@ -68,7 +68,7 @@ pub enum StoreError {
     /// The storage is busy with other requests; the same request may succeed later.
     #[error("{context}; try again in {} s", retry_after.as_secs().max(1))]
     Busy {
-        /// The busy part, in words for clients.
+        /// The busy part, as text for clients.
         context: String,
         /// Delay before a retry.
         retry_after: Duration,
@@ -139,7 +139,7 @@ pub enum ToolError {
         tool: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,
-        /// The error in words.
+        /// The error as text.
         message: String,
     },
 }
@@ -263,7 +263,7 @@ pub enum RunError {
         agent: String,
         /// A stable code: `CALLBACK_FAILED`, or the component's own.
         code: Cow<'static, str>,
-        /// The error in words.
+        /// The error as text.
         message: String,
     },
     /// A component failed: it trapped, exceeded its memory or time, or violated the contract.
@@ -273,7 +273,7 @@ pub enum RunError {
         component: String,
         /// A stable code: `COMPONENT_TRAPPED`, `COMPONENT_TIMEOUT`, `COMPONENT_MEMORY`, `COMPONENT_FAILED` …
         code: &'static str,
-        /// The error in words.
+        /// The error as text.
         message: String,
     },
     /// A plugin that every run requires is not available.
@@ -335,7 +335,7 @@ pub enum RunError {
         /// The id of the last event that was sent.
         last_event_id: String,
     },
-    /// The events of this agent are not needed any more: the run or the enclosing loop has ended, or its relay was
+    /// The events of this agent are no longer needed: the run or the enclosing loop has ended, or its relay was
     /// dropped. The agent stops; this is not a failure.
     #[error("the agent was stopped by its parent agent, or its run has ended")]
     Stopped,

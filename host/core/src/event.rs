@@ -55,7 +55,7 @@ pub struct EventData {
     /// A stable error code; `None` if nothing failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The error in words.
+    /// The error as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// The reason why the model stopped, such as `STOP` or `MAX_TOKENS`.

@@ -21,7 +21,7 @@ pub struct Extra(Option<Box<JsonMap>>);
 
 /// A type whose JSON has keys with a field each, and possibly unknown ones.
 pub trait KnownKeys {
-    /// The type in words for messages, such as "a part".
+    /// The type as text for messages, such as "a part".
     const NOUN: &'static str;
 
     /// The keys that have a field, in camelCase, and aliases that differ in more than spelling.

@@ -17,7 +17,7 @@ pub enum ItemKind {
 }
 
 impl ItemKind {
-    /// Returns the kind in words, such as `code executor`.
+    /// Returns the kind as text, such as `code executor`.
     pub fn label(self) -> &'static str {
         match self {
             Self::Tool => "tool",
@@ -32,7 +32,7 @@ impl ItemKind {
         }
     }
 
-    /// Returns the plural of the kind in words, such as `code executors`.
+    /// Returns the plural of the kind as text, such as `code executors`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Tool => "tools",

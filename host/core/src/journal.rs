@@ -1,7 +1,7 @@
 //! The journal of calls: the results of the calls of tools and models within a run, so that a run that is continued
 //! after a crash does not make them again.
 //!
-//! Calls whose answer is an event of its own need no record. A call has the same key whenever its run is continued.
+//! Calls whose answer is its own event need no record. A call has the same key whenever its run is continued.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -205,7 +205,7 @@ pub struct LlmResponse {
     /// A stable code if the response is an error (a blocked prompt, a truncated response).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_code: Option<String>,
-    /// The error in words.
+    /// The error as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
     /// Tokens used by this call so far.

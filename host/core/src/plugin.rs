@@ -74,7 +74,7 @@ pub trait Plugin: Callback {
     /// callbacks, so it sees the final request and its answer goes to the callbacks. The first plugin is the outermost.
     ///
     /// # Errors
-    /// `resolved`'s error, unless the plugin has a model of its own.
+    /// `resolved`'s error, unless the plugin has its own model.
     fn model(
         &self,
         cx: &CallContext,

@@ -422,7 +422,7 @@ pub trait SessionService: Send + Sync {
     ///
     /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for
     /// events outside of a turn, such as a change of state by a client. Ids of events are unique in a session: an
-    /// event that is there already is not appended again, and its revision is returned.
+    /// event that exists already is not appended again, and its revision is returned.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Fenced`] if another turn has begun,

@@ -32,7 +32,7 @@ pub enum UnstorableEvent {
         /// The path of the object within the event.
         place: String,
         key: String,
-        /// The type that has a field for the key, in words.
+        /// The type that has a field for the key, as text.
         noun: &'static str,
     },
     /// Parsing the JSON of the event returns a different event.

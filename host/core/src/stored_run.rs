@@ -118,7 +118,7 @@ pub struct StoredRun {
     pub state: RunState,
     /// The error of a failed run.
     pub failure: Option<RunFailure>,
-    /// True if no client waits for the run: hosts continue it by themselves.
+    /// True if no client waits for the run: hosts continue it on their own.
     pub is_background: bool,
     /// True once the cancellation of the run was requested.
     pub is_cancel_requested: bool,

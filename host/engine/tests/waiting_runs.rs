@@ -21,7 +21,7 @@ const WARM_UP: usize = 2_048;
 const WAITING: usize = 10_000;
 const CONCURRENT: usize = 16;
 
-/// Starts run number `number` in a session of its own, which waits for a person's consent.
+/// Starts run number `number` in its own session, which waits for a person's consent.
 async fn wait_for_consent(runner: &Runner, app: &Arc<App>, number: usize) {
     let (user, session) = (format!("u{}", number % 100), format!("s{number}"));
     let request = RunRequest { run_id: Some("r1".into()), ..RunRequest::new(user, session, Content::user("pay")) };

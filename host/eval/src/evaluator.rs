@@ -128,7 +128,7 @@ struct Evaluator<'a> {
 }
 
 impl Evaluator<'_> {
-    /// Runs a case once, in a session and as a user of its own, and scores it.
+    /// Runs a case once, in its own session and as its own user, and scores it.
     async fn run(&self, case: &EvalCase) -> EvalCaseResult {
         let id = uuid::Uuid::new_v4().simple().to_string();
         let session = format!("{EVAL_SESSION_PREFIX}{id}");

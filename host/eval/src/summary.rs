@@ -14,7 +14,7 @@ pub struct CaseSummary {
     pub eval_status: EvalStatus,
     /// Number of runs.
     pub runs: usize,
-    /// Number of runs that have passed by themselves.
+    /// Number of runs that have passed on their own.
     pub passed_runs: usize,
     /// The means, in the order of the metrics.
     pub metrics: Vec<MetricSummary>,

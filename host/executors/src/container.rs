@@ -1,7 +1,7 @@
 //! Code in containers of Docker or Podman, whose API is reached by a Unix socket.
 //!
 //! A container has no network, a read-only root and no capabilities; its code can write to `/work` and `/tmp` only,
-//! which are in its memory. Code without state gets a container of its own. With state there is one container per
+//! which are in its memory. Code without state gets its own container. With state there is one container per
 //! session, where a process keeps the variables of earlier code. The first process of a container never runs the code:
 //! it ends, and the engine removes the container, if the code runs or the container is idle for too long, also if the
 //! host has died. A host that is closed removes its containers.
@@ -181,7 +181,7 @@ impl ContainerExecutor {
         Container::start(&self.engine, self.config.container(&volumes), permit).await
     }
 
-    /// Removes containers that hosts have created and not started. Others end by themselves.
+    /// Removes containers that hosts have created and not started. Others end on their own.
     async fn sweep(&self) -> Result<(), EngineError> {
         let (key, value) = LABEL;
         for id in self.engine.list_unstarted(&format!("{key}={value}"), ABANDONED).await? {

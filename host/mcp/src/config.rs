@@ -191,7 +191,7 @@ pub enum OAuthGrant {
     /// A person, who logs in once.
     #[default]
     AuthorizationCode,
-    /// The host, with a client id and a secret of its own.
+    /// The host, with a client id and its own secret.
     ClientCredentials,
 }
 

@@ -46,7 +46,7 @@ impl GoogleCredentials {
         Self { settings, token: TokenCache::default() }
     }
 
-    /// Returns the origin of the credentials in words.
+    /// Returns the origin of the credentials as text.
     pub(crate) fn origin(&self) -> String {
         match self.settings.credentials_file {
             Some(_) => "the credentials in GOOGLE_APPLICATION_CREDENTIALS".into(),

@@ -286,7 +286,7 @@ impl Endpoint {
         Ok(options.unwrap_or_default())
     }
 
-    /// Reads a body to its end.
+    /// Reads a body to the end.
     pub(crate) async fn read_body(&self, response: Response) -> Result<Bytes, ModelError> {
         read_limited(response, MAX_BODY_BYTES, &self.origin).await
     }
@@ -340,7 +340,7 @@ async fn refusal(response: Response, origin: &Arc<Origin>) -> ModelError {
     origin.status_error(status, &body, retry_after)
 }
 
-/// Reads a body of at most `max_bytes` bytes to its end.
+/// Reads a body of at most `max_bytes` bytes to the end.
 pub(crate) async fn read_limited(
     response: Response,
     max_bytes: usize,

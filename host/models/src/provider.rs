@@ -75,7 +75,7 @@ pub trait ModelProvider: Send + Sync {
         Err(ModelError::new(ModelErrorKind::UnknownModel, name, message))
     }
 
-    /// Returns the variables to set before a model can be used, in words. `None` if nothing is missing.
+    /// Returns the variables to set before a model can be used, as text. `None` if nothing is missing.
     fn missing(&self) -> Option<String> {
         None
     }

@@ -42,7 +42,7 @@ pub struct ProviderStatus {
     pub embedder_patterns: Vec<&'static str>,
     /// The base URL of requests.
     pub base_url: Option<String>,
-    /// The variables to set before a model can be used, in words.
+    /// The variables to set before a model can be used, as text.
     pub missing: Option<String>,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct ServiceInfo {
 }
 
 impl ServiceInfo {
-    /// Returns the variables of the key in words.
+    /// Returns the variables of the key as text.
     pub(crate) fn key_variables(&self) -> String {
         self.key_variables.join(" or ")
     }

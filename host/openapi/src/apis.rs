@@ -28,7 +28,7 @@ struct Kind {
     section: &'static str,
     /// Prefix of the names of toolsets.
     prefix: &'static str,
-    /// Keys of ADK with which an agent would bring a document, credentials or a connection of its own.
+    /// Keys of ADK with which an agent would bring a document, credentials or its own connection.
     inline: &'static [&'static str],
     /// An example of the section of hatchery.yaml that replaces the keys in `inline`.
     example: &'static str,
@@ -121,7 +121,7 @@ pub struct ApiStatus {
 }
 
 impl Kind {
-    /// Returns the error for an agent with a document or credentials of its own, with the configuration to write
+    /// Returns the error for an agent with a document or its own credentials, with the configuration to write
     /// instead.
     fn refuse_inline(&self, key: &str) -> String {
         let Self { key: argument, word, example, .. } = self;

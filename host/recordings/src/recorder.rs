@@ -247,7 +247,7 @@ impl Plugin for Recorder {
         run_to_completion(self.finish_run(cx, None)).await
     }
 
-    /// Writes the recording in a task of its own, because a cancelled run does not wait for it.
+    /// Writes the recording in its own task, because a cancelled run does not wait for it.
     async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
         let (write, invocation) = (self.finish_run(cx, Some(error.code())), cx.invocation.id.clone());
         let _ = run_to_completion(async move {

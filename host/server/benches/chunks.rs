@@ -95,7 +95,7 @@ impl Client {
         Self(sender)
     }
 
-    /// Sends a request, and reads the response to its end. Returns the number of lines in it.
+    /// Sends a request, and reads the response to the end. Returns the number of lines in it.
     async fn post(&mut self, path: &str, body: &Value) -> usize {
         let request = Request::post(path)
             .header("host", "localhost")

@@ -301,7 +301,7 @@ impl AppState {
         &self.shared.drafts
     }
 
-    /// Returns a token that is cancelled when the server stops, for responses without an end of their own.
+    /// Returns a token that is cancelled when the server stops, for responses without their own end.
     pub(crate) fn stop(&self) -> &CancellationToken {
         &self.shared.stop
     }

@@ -97,7 +97,7 @@ fn bare(runtime: &Runtime, file: &Path, synchronous: &str, count: usize, group: 
     })
 }
 
-/// Inserts the JSON of events by concurrent tasks that share a connection, each insert in a transaction of its own.
+/// Inserts the JSON of events by concurrent tasks that share a connection, each insert in its own transaction.
 fn inserts(runtime: &Runtime, file: &Path, synchronous: &str, count: usize) -> Cost {
     let connection = Connection::open(file).expect("a database");
     connection

@@ -23,7 +23,7 @@ use hatchery_core::{SessionKey, StoreError};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-/// An operation in words, for messages.
+/// An operation as text, for messages.
 pub(crate) type OperationName<'a> = &'a (dyn fmt::Display + Sync);
 
 /// An operation on a session.

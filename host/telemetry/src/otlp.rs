@@ -50,7 +50,7 @@ pub enum OtlpError {
     Exporter(String),
 }
 
-/// Sends the spans of sampled runs to a collector, in batches and from a thread of its own. Spans are dropped if the
+/// Sends the spans of sampled runs to a collector, in batches and from its own thread. Spans are dropped if the
 /// collector is slower than the runs.
 pub struct OtlpExporter {
     queue: ExportQueue,

@@ -19,7 +19,7 @@ const EXTENSIONS: [LibraryExtension; 5] = [
     LibraryExtension::SetType,
 ];
 
-/// Runs code to its end, or to its first error. It sees what the code in `earlier` has left, which has run before.
+/// Runs code to the end, or to its first error. It sees what the code in `earlier` has left, which has run before.
 pub fn run(CodeInput { code, input_files, execution_id: _ }: CodeInput, earlier: &[String]) -> CodeOutput {
     let environment = Environment::new(input_files);
     let failure = evaluate(&code, earlier, &environment).err().map(|error| describe(&error, &code));

@@ -1,4 +1,4 @@
-//! Engines of containers for tests: Debian's Docker and Podman, each with a socket and a folder of its own, without
+//! Engines of containers for tests: Debian's Docker and Podman, each with its own socket and folder, without
 //! networks. Only root can start them.
 #![allow(clippy::missing_errors_doc, reason = "every function fails if the engine does")]
 

@@ -71,7 +71,8 @@ pub fn postgres_with_vectors(folder: &Path) -> Option<&'static str> {
 }
 
 impl PostgresServer {
-    /// Starts a server of its own, with settings such as `ssl=on`. Returns `None`, after a message, if there is none.
+    /// Starts a server that is not shared, with settings such as `ssl=on`. Returns `None`, after a message, if there is
+    /// none.
     pub fn start(settings: &[&str]) -> Option<Self> {
         Self::start_with(settings, |_| {})
     }

@@ -1,4 +1,4 @@
-//! A server that a load test starts as a process of its own, so that its CPU time can be read.
+//! A server that a load test starts as its own process, so that its CPU time can be read.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -116,7 +116,7 @@ impl Hosts {
     }
 }
 
-/// A client that drives one run to its end, on hosts that may be killed.
+/// A client that drives one run to the end, on hosts that may be killed.
 struct Client<'a> {
     hosts: &'a mut Hosts,
     effects: &'a mut HeldEffects,

@@ -11,7 +11,7 @@ use crate::languages::lacks_tools;
 /// The interface by which an interpreter reads its program.
 const PROGRAM: &str = "hatchery:development/program@0.1.0";
 
-/// A project with a tool `fail` that raises an error in a module of its own.
+/// A project with a tool `fail` that raises an error in its own module.
 struct Failing {
     language: &'static str,
     files: &'static [(&'static str, &'static str)],

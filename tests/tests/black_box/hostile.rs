@@ -4,7 +4,7 @@
 //! | attack | test |
 //! |---|---|
 //! | a granted folder below a written one is swapped for a link, by one component | [`files`]`::a_folder_below_a_written_one_is_not_granted_to_the_same_component` |
-//! | the same by two components, and by a link that is there before | `files::a_folder_below_a_written_one_is_not_granted_to_another_component`, `files::a_link_to_a_folder_below_a_written_one_is_detected`, `files::a_granted_folder_that_is_replaced_by_a_link_is_still_the_one_that_was_granted` |
+//! | the same by two components, and by a link that exists before | `files::a_folder_below_a_written_one_is_not_granted_to_another_component`, `files::a_link_to_a_folder_below_a_written_one_is_detected`, `files::a_granted_folder_that_is_replaced_by_a_link_is_still_the_one_that_was_granted` |
 //! | `..`, links, hard links, writes in a folder to read | `files::paths_and_links_cannot_leave_a_granted_folder` |
 //! | `inspect`, `doctor`, `test` of another author's folder that grants itself the home folder | [`untrusted_folders`]`::no_command_grants_an_untrusted_folder_the_access_that_it_requests`, `untrusted_folders::serve_names_the_requested_access_and_the_command_that_trusts_it`, `untrusted_folders::describe_has_no_access_to_granted_files` |
 //! | `inspect` of an unsigned component where signatures are required | `untrusted_folders::an_unsigned_component_is_not_inspected_if_signatures_are_required` |

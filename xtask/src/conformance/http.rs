@@ -17,7 +17,7 @@ const PACKAGE: &str = "schemathesis==4.32.5";
 /// The checks of every response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,allow_header_conformance";
 
-/// Streams without an end of their own.
+/// Streams without their own end.
 const STREAMS: &str = "/(events|run_sse)$|/runs/[^/]+/events$";
 
 const AGENT: &str = "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet people.\n";

@@ -19,7 +19,7 @@ use crate::event::{Event, EventActions};
 use crate::tool::LocalFuture;
 
 impl Host {
-    /// Runs a custom agent to its end. Returns the events that it emits, partial ones included, as the session stores
+    /// Runs a custom agent to the end. Returns the events that it emits, partial ones included, as the session stores
     /// them. If it fails, its last event has an error code, and nothing runs after that.
     ///
     /// # Panics

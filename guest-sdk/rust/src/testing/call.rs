@@ -194,7 +194,7 @@ impl Host {
         Scope { world: self.0.clone(), call: Rc::new(call) }
     }
 
-    /// Runs code to its end for a call. Keeps its changes if it succeeds or fails with an error that does not end the
+    /// Runs code to the end for a call. Keeps its changes if it succeeds or fails with an error that does not end the
     /// run.
     pub(super) fn serve<T, E>(
         &self,

@@ -91,7 +91,7 @@ impl Connection {
             status if status.is_success() => Ok(response),
             status => {
                 let body = self.read(response).await?;
-                // Some servers send an error of JSON-RPC with a status of its own.
+                // Some servers send an error of JSON-RPC with its own status.
                 match result_of(&body) {
                     Err(error @ ClientError::Peer { .. }) => Err(error),
                     _ => Err(ClientError::Communication(format!("the answer has the status {status}"))),

@@ -1,6 +1,6 @@
 //! Push notifications: requests to the URLs that clients have set for their tasks.
 //!
-//! The configurations of a task are the state of a session of their own, so that agents do not see them and a restarted
+//! The configurations of a task are the state of their own session, so that agents do not see them and a restarted
 //! host finds them. The session also records the notifications that were sent, and is deleted when the task has ended.
 
 mod delivery;
@@ -300,7 +300,7 @@ impl PushSender {
         }
     }
 
-    /// Continues with one task. The configurations of a task that does not exist any more, or has ended without
+    /// Continues with one task. The configurations of a task that no longer exists, or has ended without
     /// anything left to send, are deleted.
     async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
         let user = self.read(key).await?.and_then(|record| record.user);

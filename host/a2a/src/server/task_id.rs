@@ -82,7 +82,7 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// Returns true for a user id that the server has generated, for a client without a user of its own.
+/// Returns true for a user id that the server has generated, for a client without its own user.
 pub fn is_reserved_user(id: &str) -> bool {
     id == HOST_USER || id.starts_with(USER_PREFIX)
 }

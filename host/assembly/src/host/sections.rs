@@ -157,7 +157,7 @@ fn strictness(policy: SignaturePolicy) -> u8 {
     }
 }
 
-/// Returns the configuration in force without the access that is not trusted any more: grants of components, MCP
+/// Returns the configuration in force without the access that is no longer trusted: grants of components, MCP
 /// servers, remote agents, APIs, integrations, code executors and push notifications are those of `restricted`.
 pub(super) fn withdraw_untrusted(in_force: &Config, restricted: Config) -> Config {
     let mut config = in_force.clone();

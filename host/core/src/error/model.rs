@@ -74,7 +74,7 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// The model's name.
     pub model: String,
-    /// The error and the next step in words.
+    /// The error and the next step as text.
     pub message: String,
     /// HTTP status of the provider's response; `None` if there was none.
     pub status: Option<u16>,

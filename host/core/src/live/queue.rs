@@ -62,7 +62,7 @@ struct Inner {
 impl LiveRequestQueue {
     /// Creates an open queue of at most `capacity` requests, at least one.
     pub fn new(capacity: usize) -> Self {
-        // The channel has a place of its own for its sender.
+        // The channel has its own place for its sender.
         let (sender, receiver) = mpsc::channel(capacity.saturating_sub(1));
         Self(Arc::new(Inner {
             sender: sender.into(),

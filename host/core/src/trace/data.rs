@@ -15,7 +15,7 @@ use crate::event::UsageMetadata;
 /// The kind of operation that a span measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpanOperation {
-    /// A run, from its request to its end.
+    /// A run, from its request to the end.
     Run,
     /// The run of one agent.
     Agent,
@@ -175,7 +175,7 @@ impl From<Vec<String>> for AttributeValue {
 pub struct SpanError {
     /// The stable code.
     pub code: String,
-    /// The failure in words, as clients get it.
+    /// The failure as text, as clients get it.
     pub message: String,
 }
 

@@ -55,7 +55,7 @@ pub(super) async fn run_loop(
     Ok(AgentOutcome::Done)
 }
 
-/// Runs the sub-agents at the same time, each in a task and a branch of its own. A sub-agent continues only after its
+/// Runs the sub-agents at the same time, each in its own task and branch. A sub-agent continues only after its
 /// event was stored and queued for the client, so a slow client slows all of them down. The first failure ends the
 /// others, and so does the first escalation that is not inside a loop of its branch. A pause does not.
 pub(super) async fn run_parallel(

@@ -219,7 +219,7 @@ impl PluginSource for ConfiguredPlugins {
     }
 }
 
-/// Closes the plugins of components that are gone or have another revision now, in tasks of their own. Runs that still
+/// Closes the plugins of components that are gone or have another revision now, in their own tasks. Runs that still
 /// use them continue.
 fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
     let is_replaced = |plugin: &&Arc<dyn Plugin>| {
@@ -230,7 +230,7 @@ fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
     close_all(replaced.iter().filter(is_replaced).cloned());
 }
 
-/// Closes plugins in tasks of their own.
+/// Closes plugins in their own tasks.
 fn close_all(plugins: impl Iterator<Item = Arc<dyn Plugin>>) {
     let runtime = tokio::runtime::Handle::try_current();
     for plugin in plugins {

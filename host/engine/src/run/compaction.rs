@@ -40,7 +40,7 @@ impl RunContext {
         Some((compactions, target))
     }
 
-    /// Returns a context with an invocation of its own, which sees the session as it is now.
+    /// Returns a context with its own invocation, which sees the session as it is now.
     fn summarizer_context(&self, cancel: &CancellationToken) -> CallContext {
         let run_config = RunConfig {
             streaming_mode: StreamingMode::Off,

@@ -72,7 +72,7 @@ impl RunContext {
         self.app.tree.agent(id)
     }
 
-    /// Returns a context for code that works for an agent, with a host of its own.
+    /// Returns a context for code that works for an agent, with its own host.
     pub(crate) fn call_context(self: &Arc<Self>, id: AgentId, branch: Branch, replay: &Arc<Replay>) -> CallContext {
         let name = self.agent(id).name.as_str();
         let host = (self.make_host)(self, id, replay);

@@ -1,4 +1,4 @@
-//! The models of one run: a name keeps its model from the beginning of the run to its end, also if a component is
+//! The models of one run: a name keeps its model from the beginning of the run to the end, also if a component is
 //! replaced meanwhile.
 
 use std::sync::{Arc, Mutex};

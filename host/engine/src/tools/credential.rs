@@ -60,7 +60,7 @@ pub(crate) async fn receive(
     let mut parts = Vec::with_capacity(message.parts.len());
     for part in &message.parts {
         parts.push(match answer(part) {
-            // The code of an agent has requested it by a call of its own, and gets the credential.
+            // The code of an agent has requested it by its own call, and gets the credential.
             Some(response) if is_of_code(response, events, verifier) => part.clone(),
             Some(response) => {
                 let status = keep(response, events, verifier, services).await?;

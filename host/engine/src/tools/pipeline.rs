@@ -47,7 +47,7 @@ pub(crate) enum Caller {
     Code,
 }
 
-/// One tool call. It owns everything that it needs, so that it can run in a task of its own.
+/// One tool call. It owns everything that it needs, so that it can run in its own task.
 pub(crate) struct ToolPipeline {
     /// The tool after plugins have replaced it.
     tool: Arc<dyn Tool>,

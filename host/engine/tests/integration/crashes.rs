@@ -227,7 +227,7 @@ impl RunService for StoppingSessions {
     }
 }
 
-/// A node of a generated tree. Its effects have names of their own.
+/// A node of a generated tree. Its effects have their own names.
 #[derive(Debug, Clone)]
 enum Node {
     /// A model that makes this many calls at once, some after a person has agreed.

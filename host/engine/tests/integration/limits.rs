@@ -106,7 +106,7 @@ async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
     assert!(matches!(error, RunError::Limit { value: 1_000_000, agent, .. } if agent == "root"));
 }
 
-/// Calls its model twice, and does not read the first response to its end.
+/// Calls its model twice, and does not read the first response to the end.
 struct ModelCallingAgent;
 
 #[async_trait]

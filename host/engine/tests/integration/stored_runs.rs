@@ -78,12 +78,12 @@ fn with_id(id: &str) -> RunRequest {
     RunRequest { run_id: Some(id.into()), ..RunRequest::new(USER, SESSION, Content::user("hi")) }
 }
 
-/// Runs a request to its end.
+/// Runs a request to the end.
 async fn collect(app: &Harness, request: RunRequest) -> Result<Vec<Arc<Event>>, RunError> {
     app.runner.run(app.app.clone(), request).await.unwrap().collect().await
 }
 
-/// Follows a run to its end.
+/// Follows a run to the end.
 async fn follow(app: &Harness, id: &str, after: u64) -> (Vec<String>, Vec<u64>, StoredRun) {
     let mut updates = app.runner.follow(&key(), id, after).await.unwrap().unwrap();
     let (mut events, mut revisions) = (Vec::new(), Vec::new());
@@ -176,7 +176,7 @@ async fn a_follower_misses_nothing_and_gets_nothing_twice() {
     let sessions = app.runner.services().sessions.clone();
     let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
     tool.entered.notified().await;
-    // A change of state that is not part of the run has a revision of its own.
+    // A change of state that is not part of the run has its own revision.
     let patch = hatchery_core::EventData { author: "user".into(), invocation_id: "p".into(), ..Default::default() };
     sessions.append(&key(), &Event::new(patch)).await.unwrap();
     let open = async {

@@ -273,7 +273,7 @@ async fn a_failed_run_fails_its_case_only() {
     assert_eq!(summarize(&result)[0].eval_status, EvalStatus::Failed);
 }
 
-/// Waits for the end of its run, and says that it is there.
+/// Waits for the end of its run, and reports it.
 struct Waits {
     started: Semaphore,
     cancelled: Arc<Semaphore>,

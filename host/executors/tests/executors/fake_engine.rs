@@ -1,5 +1,5 @@
 //! A container engine: it speaks the API of Docker on a Unix socket, and runs the commands of its "containers" as
-//! processes of this machine, each container in a folder of its own.
+//! processes of this machine, each container in its own folder.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

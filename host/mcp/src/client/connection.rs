@@ -1,4 +1,4 @@
-//! One connection to a server, from the handshake to its end.
+//! One connection to a server, from the handshake to the end.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -242,7 +242,7 @@ impl Default for RequireConfirmation {
 }
 
 impl ToolsetArgs {
-    /// Keys of ADK with which an agent would open a connection of its own.
+    /// Keys of ADK with which an agent would open its own connection.
     const INLINE: [&str; 10] = [
         "stdio_server_params",
         "stdioServerParams",
@@ -272,7 +272,7 @@ impl ToolsetArgs {
     }
 }
 
-/// Returns the error for an agent file with a connection of its own: the reason, and the configuration to write
+/// Returns the error for an agent file with its own connection: the reason, and the configuration to write
 /// instead.
 fn refuse_inline(key: &str, connection: &Value) -> String {
     let inner = connection.get("server_params").or_else(|| connection.get("serverParams")).unwrap_or(connection);

@@ -40,7 +40,7 @@ pub struct McpToolset {
     options: ToolsetOptions,
     /// The tool that loads resources, unless the options or the server's settings leave it out.
     load_resource: Option<Arc<dyn Tool>>,
-    /// The server, while others share it. `None` if the toolset has a server of its own.
+    /// The server, while others share it. `None` if the toolset has its own server.
     shared: Option<Arc<SharedServer>>,
     /// The tools that were created last, for the listing that they were created from.
     created: Mutex<Option<CreatedTools>>,
@@ -50,7 +50,7 @@ pub struct McpToolset {
 type CreatedTools = (Arc<ToolListing>, Vec<Arc<dyn Tool>>);
 
 impl McpToolset {
-    /// Creates a toolset with a server of its own, for agents in code. [`Toolset::close`] ends the connection.
+    /// Creates a toolset with its own server, for agents in code. [`Toolset::close`] ends the connection.
     pub fn new(server: impl Into<Arc<str>>, config: ServerConfig, options: ToolsetOptions) -> Self {
         Self::of(Server::new(server, config), None, options)
     }

@@ -1,4 +1,4 @@
-//! Calls of clients: a run of an app, or one call of a tool in a session of its own.
+//! Calls of clients: a run of an app, or one call of a tool in its own session.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -238,7 +238,7 @@ impl McpService {
         Err(format!("the tool asked a person {MAX_QUESTIONS} times"))
     }
 
-    /// Runs an app to its end, or until the client cancels the call. Each event of an agent is reported as progress,
+    /// Runs an app to the end, or until the client cancels the call. Each event of an agent is reported as progress,
     /// and the progress of a single tool.
     async fn run(
         &self,

@@ -146,7 +146,7 @@ fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, St
     })
 }
 
-/// Adds the messages of a user content: first the tool results, each as a message of its own directly after the calls,
+/// Adds the messages of a user content: first the tool results, each as its own message directly after the calls,
 /// then the other parts.
 fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
     for response in content.function_responses() {

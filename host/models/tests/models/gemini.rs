@@ -321,7 +321,7 @@ fn piece(parts: Value) -> Value {
     json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] })
 }
 
-/// A stream with all that the format allows: comments, CRLF, a line of its own for each kind, characters of two to four
+/// A stream with all that the format allows: comments, CRLF, its own line for each kind, characters of two to four
 /// bytes.
 fn varied_stream() -> String {
     let last = json!({

@@ -63,7 +63,7 @@ impl<'a> Connector<'a> {
     /// Creates a document without operations of the connection with these details.
     pub(super) fn new(integration: &'a Integration, details: &Value) -> Self {
         let text = |key: &str| details.get(key).and_then(Value::as_str).unwrap_or_default();
-        // A connection with a host has a directory of its own.
+        // A connection with a host has its own directory.
         let directory = if text("host").is_empty() { "serviceDirectory" } else { "tlsServiceDirectory" };
         let constants = [("connectionName", text("name")), ("serviceName", text(directory)), ("host", text("host"))];
         let constants = constants.map(|(key, value)| (key.to_owned(), value.into()));

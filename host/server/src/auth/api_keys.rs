@@ -14,7 +14,7 @@ pub(super) type Hash = [u8; 32];
 pub(super) struct ApiKeys(Vec<(Hash, Principal)>);
 
 impl ApiKeys {
-    /// Reads the keys. `default` is for those without limits of their own.
+    /// Reads the keys. `default` is for those without their own limits.
     ///
     /// # Errors
     /// The problem, without the text of a key.

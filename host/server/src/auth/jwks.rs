@@ -15,7 +15,7 @@ use serde_json::Value;
 /// The age from which keys are read again when a token needs one.
 const MAX_AGE: Duration = Duration::from_secs(600);
 
-/// The age from which keys are not used any more if they cannot be read again.
+/// The age from which keys are no longer used if they cannot be read again.
 const MAX_OUTAGE: Duration = Duration::from_secs(24 * 3600);
 
 /// How often keys are read at most: tokens with made-up key ids cause no flood of requests to the issuer.

@@ -64,7 +64,7 @@ impl Principal {
         }
     }
 
-    /// Returns the scope of an MCP client. One without a user gets a user of its own, so that clients share neither
+    /// Returns the scope of an MCP client. One without a user gets its own user, so that clients share neither
     /// sessions nor the credentials that are granted in them.
     pub(crate) fn mcp_scope(&self) -> Option<ClientScope> {
         let own = || Some(hatchery_mcp::client_user(self.name()).into());

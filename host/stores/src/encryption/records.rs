@@ -11,7 +11,7 @@ use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
 /// returned.
 const PREFIX: &str = "hatchery:sealed:";
 
-/// A record in words, and its associated data.
+/// A record as text, and its associated data.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) what: &'a str,

@@ -4,7 +4,7 @@
 //! HTENC1, the length of the key's id, the id, a salt of 32 bytes
 //! segments of 64 KiB, each with 16 bytes of the cipher; the last one may be shorter
 //! ```
-//! Each salt has a key of its own. The nonce of a segment is its number, and whether it is the last: segments cannot be
+//! Each salt has its own key. The nonce of a segment is its number, and whether it is the last: segments cannot be
 //! left out, repeated or exchanged.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};

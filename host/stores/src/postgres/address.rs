@@ -109,7 +109,7 @@ impl PostgresAddress {
         Some(Self { config, schema, max_connections, tls, text_search })
     }
 
-    /// Returns the server, database and schema in words, without credentials.
+    /// Returns the server, database and schema as text, without credentials.
     pub(super) fn name(&self) -> String {
         let hosts = self.config.get_hosts().iter().enumerate().map(|(index, host)| {
             let ports = self.config.get_ports();

@@ -49,7 +49,7 @@ impl Pool {
         Self { permits: Semaphore::new(address.max_connections), idle: Mutex::default(), address }
     }
 
-    /// Returns the server, database and schema in words.
+    /// Returns the server, database and schema as text.
     pub(crate) fn name(&self) -> String {
         self.address.name()
     }

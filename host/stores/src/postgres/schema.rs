@@ -16,7 +16,7 @@ const MAX_MIGRATION: Duration = Duration::from_secs(600);
 
 /// A part of the tables in a schema of PostgreSQL.
 pub(crate) struct Schema {
-    /// The kind of database in words, for messages.
+    /// The kind of database as text, for messages.
     pub(crate) noun: &'static str,
     /// The name in the table of versions.
     pub(crate) part: &'static str,

@@ -306,7 +306,8 @@ impl SessionService for SqliteSessions {
 
 /// Makes this process known to others. If it is alone, the turns of processes that have died are ended.
 async fn announce(database: &Database, file: PathBuf) -> Result<Option<Presence>, StoreError> {
-    let failed = |error: &dyn Display| tracing::warn!(%error, "turns of dead hosts are not ended before their leases expire");
+    let failed =
+        |error: &dyn Display| tracing::warn!(%error, "turns of dead hosts are not ended before their leases expire");
     let opened = tokio::task::spawn_blocking(move || Presence::open(&file)).await;
     let (presence, is_alone) = match opened {
         Ok(Ok(opened)) => opened,

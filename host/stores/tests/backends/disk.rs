@@ -1,4 +1,4 @@
-//! A disk that is full, and one that is read-only: a small file system in memory, which only a process of its own sees.
+//! A disk that is full, and one that is read-only: a small file system in memory, which only its own process sees.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -104,7 +104,7 @@ async fn the_bytes_have_their_media_type_in_the_store() {
     assert_eq!(object.bytes().await.unwrap(), &b"\x89PNG"[..]);
 }
 
-/// Each service is a host of its own: they share nothing but the bucket.
+/// Each service is its own host: they share nothing but the bucket.
 async fn hosts_get_distinct_versions(hosts: Vec<ObjectArtifacts>) {
     let part = picture(b"x");
     let (key, saves) = (session(), hosts.iter());

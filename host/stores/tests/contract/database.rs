@@ -1,4 +1,4 @@
-//! Services in PostgreSQL. Every one has a schema of its own.
+//! Services in PostgreSQL. Every one has its own schema.
 
 use std::path::Path;
 

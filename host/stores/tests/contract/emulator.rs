@@ -1,4 +1,4 @@
-//! Services in Google's Firestore emulator. Every one has a project of its own.
+//! Services in Google's Firestore emulator. Every one has its own project.
 
 use std::collections::BTreeSet;
 

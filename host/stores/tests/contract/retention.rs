@@ -78,7 +78,7 @@ async fn a_session_that_a_turn_holds_is_not_found(sessions: &dyn SessionService)
     assert_eq!(expired(sessions, before(160), 10).await, [("b1".to_owned(), 150)]);
 }
 
-/// Returns the services whose lists of sessions are not an index of their own.
+/// Returns the services whose lists of sessions are not their own index.
 async fn remote_services() -> Vec<Arc<dyn SessionService>> {
     let mut services: Vec<Arc<dyn SessionService>> = Vec::new();
     if let Some(sessions) = crate::emulator::sessions() {

@@ -91,7 +91,7 @@ async fn perform(sessions: &dyn SessionService, steps: &[Step]) {
     }
     for step in steps.iter().cloned() {
         let key = |user: usize, id: usize| SessionKey::new("app", USERS[user], IDS[id]);
-        // Sessions that are there already, or not, are part of the game.
+        // Sessions that exist already, or not, are part of the game.
         match step {
             Step::Create { user, id, state } => {
                 let _ = sessions.create("app", USERS[user], Some(IDS[id]), state.into_iter().collect()).await;

@@ -19,7 +19,7 @@ pub struct DrainingRevision {
     pub name: String,
     /// SHA-256 of its file.
     pub sha256: String,
-    /// Number of running calls. A run can hold the revision without calling it at the moment.
+    /// Number of running calls. A run can hold the revision without calling it currently.
     pub calls: usize,
     /// When the revision was replaced.
     pub since: Timestamp,

@@ -1,7 +1,7 @@
 //! Imports of components: one file per interface of `wit/imports.wit`.
 //!
 //! Each import returns a WIT result, never a Rust error, which would poison the Wasmtime store. Calls that may run
-//! other components (sub-agents, tools) run as tasks of their own, because a Wasmtime store must not be polled inside
+//! other components (sub-agents, tools) run as their own tasks, because a Wasmtime store must not be polled inside
 //! another.
 
 mod agents;

@@ -3,7 +3,7 @@
 //!
 //! Compiled code is native code: anyone who can make the host load some controls the host. So the cache is a
 //! directory that only its owner can enter. Each file ends with a keyed hash (HMAC) of its name and code, and the
-//! random key is in a file of its own. Code is loaded only if the hash matches; in doubt (a link, another owner, a
+//! random key is in its own file. Code is loaded only if the hash matches; in doubt (a link, another owner, a
 //! damaged file) the component is compiled again. The cache never fails: a directory that cannot be used costs a log
 //! line and time.
 //!

@@ -315,7 +315,9 @@ fn allocate(options: &EngineOptions) -> wasmtime::Result<(wasmtime::Engine, bool
         config.allocation_strategy(InstanceAllocationStrategy::Pooling(pooling_config(options)));
         match wasmtime::Engine::new(&config) {
             Ok(engine) => return Ok((engine, true)),
-            Err(error) => tracing::warn!("the instance pool is not available, so each call allocates an instance: {error:#}"),
+            Err(error) => {
+                tracing::warn!("the instance pool is not available, so each call allocates an instance: {error:#}")
+            }
         }
     }
     Ok((wasmtime::Engine::new(&config())?, false))

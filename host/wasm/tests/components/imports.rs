@@ -40,7 +40,7 @@ async fn a_component_that_uses_the_session_in_describe_gets_an_error_and_is_load
 async fn output_beyond_the_limit_is_dropped_and_the_call_continues() {
     let limits = Limits { log: 10 * (10 + 128), ..Limits::default() };
     let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
-    // Each call has a budget of its own.
+    // Each call has its own budget.
     for _ in 0..2 {
         let log = CapturedLog::default();
         let guard = tracing::subscriber::set_default(log.clone());

@@ -81,7 +81,7 @@ async fn a_message_becomes_a_task_that_is_found_again() -> Result<()> {
         let short =
             result(&host, "echo", version.method("get"), &json!({"id": task["id"], "historyLength": 0})).await?;
         assert_eq!(short.get("history"), None);
-        // The next message of the context is a task of its own in the same session.
+        // The next message of the context is its own task in the same session.
         let params = version.message(version.text("ho"), json!({"contextId": context}));
         let next = version.task(&result(&host, "echo", version.method("send"), &params).await?)?;
         assert_eq!(

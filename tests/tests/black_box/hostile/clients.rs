@@ -148,7 +148,7 @@ async fn slow_clients_do_not_lock_out_others() -> Result<()> {
     let address = stage.host.url.trim_start_matches("http://").parse::<SocketAddr>()?;
     let mut drips: Vec<TcpStream> = Vec::new();
     for _ in 0..FILES {
-        // From an address of their own, as they would come from another machine.
+        // From their own address, as they would come from another machine.
         let socket = TcpSocket::new_v4()?;
         socket.bind("127.0.0.2:0".parse()?)?;
         drips.push(socket.connect(address).await?);

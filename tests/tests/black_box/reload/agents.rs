@@ -46,7 +46,7 @@ async fn an_mcp_server_is_added_replaced_and_removed() -> Result<()> {
     apply(&host, &folder, &config(&first), &["mcp.servers"]).await?;
     wait_until_loaded(&host, "roller").await?;
     assert_eq!(answer(&host, "roller", "a").await?, "Rolled.");
-    // The first one is not asked any more.
+    // The first one is no longer asked.
     apply(&host, &folder, &config(&second), &["mcp.servers"]).await?;
     ensure!(first.stop().await?);
     assert_eq!(answer(&host, "roller", "b").await?, "Rolled.");
@@ -88,7 +88,7 @@ async fn remote_agents_are_added_and_what_is_exposed_changes() -> Result<()> {
     Ok(())
 }
 
-/// Sends a request to the MCP endpoint of a host, in a session of its own. Returns the answer's text.
+/// Sends a request to the MCP endpoint of a host, in its own session. Returns the answer's text.
 async fn mcp(host: &Host, method: &str) -> Result<String> {
     let post = |method: &str, params: Value| {
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});

@@ -47,7 +47,7 @@ async fn hosts_origins_and_limits_of_requests_change() -> Result<()> {
     Ok(())
 }
 
-/// Asks for the state of the host over a connection of its own. Returns it with the beginning of the answer.
+/// Asks for the state of the host over its own connection. Returns it with the beginning of the answer.
 async fn connect(host: &Host) -> Result<(TcpStream, String)> {
     let mut stream = TcpStream::connect(host.url.trim_start_matches("http://")).await?;
     stream.write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;

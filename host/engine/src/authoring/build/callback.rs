@@ -18,7 +18,7 @@
 //!
 //! An `async fn` of the same parameters fits as `|cx, request| Box::pin(check(cx, request))`. The docs of
 //! [`Callback`]'s methods document the arguments that each may change, and the effect of its answer. A callback that
-//! serves several points, or has a name of its own for messages, is a type that implements [`Callback`].
+//! serves several points, or has its own name for messages, is a type that implements [`Callback`].
 
 use std::sync::Arc;
 

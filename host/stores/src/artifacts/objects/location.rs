@@ -40,7 +40,7 @@ impl Provider {
         }
     }
 
-    /// Returns the settings of the credentials in words.
+    /// Returns the settings of the credentials as text.
     pub(super) fn credentials(self) -> &'static str {
         match self {
             Self::S3 => "the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of this machine)",
@@ -52,7 +52,7 @@ impl Provider {
         }
     }
 
-    /// Returns the settings of the server's address in words.
+    /// Returns the settings of the server's address as text.
     pub(super) fn endpoint(self) -> &'static str {
         match self {
             Self::S3 => "AWS_REGION and AWS_ENDPOINT_URL",

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a request that the service cannot serve at the moment is repeated, and one that others are faster with.
+/// How long a request is repeated that the service cannot currently serve, or that conflicts with others.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 const FIRST_DELAY: Duration = Duration::from_millis(5);
 const MAX_DELAY: Duration = Duration::from_millis(500);

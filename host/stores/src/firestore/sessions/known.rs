@@ -18,7 +18,7 @@ const MAX_SESSIONS: usize = 4_096;
 pub(super) struct KnownSessions(Mutex<HashMap<SessionKey, StoredSession>>);
 
 impl KnownSessions {
-    /// Returns a session, which is not known any more until it is [set](KnownSessions::set) again.
+    /// Returns a session, which is no longer known until it is [set](KnownSessions::set) again.
     pub(super) fn take(&self, key: &SessionKey) -> Option<StoredSession> {
         self.sessions().remove(key)
     }

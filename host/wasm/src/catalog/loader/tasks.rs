@@ -1,4 +1,4 @@
-//! Load tasks: each load runs in a task of its own, so that nothing waits for a slow one.
+//! Load tasks: each load runs in its own task, so that nothing waits for a slow one.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

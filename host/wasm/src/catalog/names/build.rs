@@ -315,7 +315,7 @@ impl ToolSource for AgentTools<'_, '_> {
         }
     }
 
-    /// Builds a tree of its own. The path shows whether the agent calls itself.
+    /// Builds its own tree. The path shows whether the agent calls itself.
     fn agent(&mut self, name: String) -> Result<Agent, ResolveError> {
         let (owner, item) = self.builder.resolve(self.home, ItemKind::Agent, &name)?;
         self.builder.names.build_below(&self.builder.path, &owner, &item)

@@ -1,4 +1,4 @@
-//! Bridge from [`Callback`] to the callbacks and plugins of components. Each call runs in an instance of its own.
+//! Bridge from [`Callback`] to the callbacks and plugins of components. Each call runs in its own instance.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Live models of components: one instance per connection, in a task of its own, as for the answer of a model. At most
+//! Live models of components: one instance per connection, in its own task, as for the answer of a model. At most
 //! one request and one response wait between the two sides. Dropping the connection ends the task.
 
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! Models of components: one instance per answer, in a task of its own, because another guest may send the request,
+//! Models of components: one instance per answer, in its own task, because another guest may send the request,
 //! and a Wasmtime store must not be polled inside another. The guest is at most one response ahead of its reader.
 //! Dropping the answer ends the task.
 

@@ -29,7 +29,7 @@ pub(super) async fn run_to_end(
             Err(error) => return Ok(Err(error)),
         };
         let (event, emitted) = YieldedEvent::new(event, relay);
-        // If either fails, the run has ended with an error of its own.
+        // If either fails, the run has ended with its own error.
         if sender.send(event).await.is_err() {
             break;
         }

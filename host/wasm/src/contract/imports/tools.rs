@@ -21,7 +21,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     }
 }
 
-/// Calls a tool in a task of its own.
+/// Calls a tool in its own task.
 pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String) -> Result<String, wit::ToolError> {
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
