@@ -12,7 +12,6 @@ pub struct Answer {
     pub request: String,
     /// The HTTP status.
     pub status: u16,
-    /// The headers.
     pub headers: HeaderMap,
     /// The body.
     pub text: String,

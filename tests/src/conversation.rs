@@ -14,7 +14,6 @@ use crate::live::Live;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conversation {
-    /// The app.
     pub app: String,
     turns: Vec<Turn>,
 }

@@ -10,7 +10,6 @@ use crate::terminal::{BOLD, DIM, ERROR, SUCCESS, escape_control, truncate};
 /// The longest text of a line about a turn.
 const MAX_CHARS: usize = 160;
 
-/// The report of one set.
 pub struct SetReport {
     pub app: String,
     pub cases: Vec<CaseSummary>,

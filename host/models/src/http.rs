@@ -418,7 +418,6 @@ fn with_idle_timeout(
     })
 }
 
-/// The end of a body.
 enum BodyEnd {
     Complete,
     TooLong,

@@ -14,7 +14,6 @@ pub struct AdkSessions {
     file: PathBuf,
 }
 
-/// A session of ADK.
 pub struct AdkSession {
     /// The state at its end, with the shared state of its user and its app.
     pub state: JsonMap,

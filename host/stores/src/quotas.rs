@@ -51,7 +51,6 @@ pub enum Quota {
     SessionStateKeys,
     /// Bytes of a session's own state.
     SessionStateBytes,
-    /// Events of a session.
     SessionEvents,
     /// Bytes of the JSON of a session's events.
     SessionBytes,
@@ -86,7 +85,6 @@ pub enum Quota {
 pub enum Unit {
     /// A number of items.
     Count,
-    /// Bytes.
     Bytes,
 }
 

@@ -17,7 +17,6 @@ pub(super) fn prepare(folder: &Folder) -> anyhow::Result<()> {
     folder.write(&format!("{ATTACKER}/root_agent.yaml"), attacker_yaml(ATTACKER, &tools))
 }
 
-/// One attack.
 pub(super) struct Attack {
     /// The name in reports.
     pub(super) name: &'static str,

@@ -16,7 +16,6 @@ pub struct McpPromptConfig {
     /// The arguments. `{NAME}` in a message is replaced by the value of an argument.
     #[serde(default)]
     pub arguments: Vec<McpPromptArgumentConfig>,
-    /// The messages.
     pub messages: Vec<McpPromptMessageConfig>,
 }
 

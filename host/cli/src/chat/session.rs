@@ -50,7 +50,6 @@ pub struct ChatSession<R> {
     interrupts: Interrupts,
 }
 
-/// The result of one run.
 struct RunResult {
     outcome: Outcome,
     pending: PendingCalls,

@@ -80,7 +80,6 @@ pub struct BuildOptions {
     pub is_development: bool,
 }
 
-/// The result of a build.
 pub enum BuildResult {
     Built(BuiltFile),
     /// The build tool reported errors in the sources.

@@ -22,7 +22,6 @@ pub(super) const TOOL_APP: &str = "mcp-tools";
 const RESULT: &str = "result";
 const ERROR: &str = "error";
 
-/// A call of one tool.
 pub(super) struct ToolCall {
     pub(super) app: Arc<App>,
     tool: Arc<RecordedTool>,

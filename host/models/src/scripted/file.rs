@@ -208,7 +208,6 @@ impl FromYaml for Turn {
     }
 }
 
-/// One item of a reply.
 enum ReplyItem {
     Text { pieces: Vec<String>, chunks: usize, thought: bool },
     Call(CallYaml),

@@ -15,7 +15,6 @@ use super::tls::{MakeEncrypted, client_config};
 const SETTINGS: &str = "SET statement_timeout = '25s'; SET lock_timeout = '5s'; \
                         SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 
-/// A connection.
 pub(crate) struct Connection {
     pub(super) client: Client,
     statements: HashMap<&'static str, Statement>,

@@ -59,7 +59,6 @@ pub(super) struct Encrypt {
     server: ServerName<'static>,
 }
 
-/// An encrypted connection.
 pub(super) struct EncryptedConnection(client::TlsStream<Socket>);
 
 impl MakeTlsConnect<Socket> for MakeEncrypted {

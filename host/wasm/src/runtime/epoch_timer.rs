@@ -72,7 +72,6 @@ impl RunningGuests {
     }
 }
 
-/// One running guest.
 pub(crate) struct RunningGuest<'a>(&'a State);
 
 impl Drop for RunningGuest<'_> {

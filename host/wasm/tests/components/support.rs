@@ -363,7 +363,6 @@ pub fn transcript(events: &[Arc<Event>]) -> Vec<(String, String)> {
     events.iter().map(|event| (event.author.clone(), text(event))).collect()
 }
 
-/// The apps of a catalog.
 struct CatalogApps(Arc<Catalog>);
 
 impl AppDirectory for CatalogApps {

@@ -25,7 +25,6 @@ struct CodeExecutorConfig {
     result_delimiters: Option<(String, String)>,
 }
 
-/// An error in a `code_executor`.
 pub(super) enum CodeExecutorError {
     Value(String),
     Name(String, ResolveError),

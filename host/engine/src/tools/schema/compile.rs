@@ -40,7 +40,6 @@ pub(super) struct Cache {
     pub(super) weight: usize,
 }
 
-/// A compiled schema.
 pub(super) struct CompiledSchema {
     pub(super) validator: Validator<CountedJson>,
     /// The cost of reading a byte of a string, in 64ths of a step.

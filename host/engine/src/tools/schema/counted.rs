@@ -16,10 +16,8 @@ pub(super) struct CountedJson;
 #[derive(Clone, Copy)]
 pub(super) struct CountedNode<'a>(pub(super) &'a Value);
 
-/// A counted object.
 pub(super) struct CountedObject<'a>(&'a JsonMap);
 
-/// A counted array.
 pub(super) struct CountedArray<'a>(&'a [Value]);
 
 impl Json for CountedJson {

@@ -94,7 +94,6 @@ fn count_one(value: &Value) {
     }
 }
 
-/// The keyword [`KEYWORD`].
 pub(super) struct IndexKeyword(pub(super) Arc<Index>);
 
 impl<'i> Keyword<'i, CountedJson> for IndexKeyword {

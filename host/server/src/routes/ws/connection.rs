@@ -28,7 +28,6 @@ const MAX_RUNS: usize = 64;
 /// Maximum size of the id of a run on its connection, in bytes.
 const MAX_ID_BYTES: usize = 256;
 
-/// One connection.
 pub(super) struct Connection {
     state: AppState,
     socket: Socket,

@@ -50,7 +50,6 @@ impl Toolset for ComponentToolset {
     }
 }
 
-/// A tool of a toolset.
 struct ToolsetTool {
     component: Arc<Component>,
     exports: ToolsetExports,
