@@ -16,7 +16,7 @@ pub struct RunInfo {
     pub branch: Option<String>,
     /// Id of the function call, in tools and tool callbacks.
     pub function_call_id: Option<String>,
-    /// How the client receives the responses of models.
+    /// Delivery of model responses to the client.
     pub streaming_mode: StreamingMode,
     /// True if the run can pause and be continued later.
     pub is_resumable: bool,
@@ -26,7 +26,7 @@ pub struct RunInfo {
     pub remaining: RemainingLimits,
 }
 
-/// How the responses of models are delivered to the client.
+/// Delivery of model responses to the client.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StreamingMode {
     /// As one response.

@@ -100,7 +100,7 @@ pub struct Config {
     pub artifact_service: Option<String>,
     /// URI of the memory service. Default: SQLite in the data folder.
     pub memory_service: Option<String>,
-    /// How messages are found in the memory.
+    /// Search in the memory: by words only, or also by meaning.
     pub memory: MemorySearchConfig,
     pub models: ModelsConfig,
     /// Plugins of every run, in this order.
@@ -118,7 +118,7 @@ pub struct Config {
     pub durability: DurabilityConfig,
     /// The keys with which sessions, artifacts and memory are encrypted. Default: none.
     pub encryption: EncryptionConfig,
-    /// When a server deletes sessions.
+    /// Rules for the deletion of old sessions.
     pub retention: RetentionConfig,
     /// Prices of tokens.
     pub prices: PricesConfig,
@@ -126,7 +126,7 @@ pub struct Config {
     pub instances: InstanceSettings,
     /// Limits of compiling a component.
     pub compile: CompileLimits,
-    /// How components are replaced while the host runs.
+    /// Hot reload of components.
     pub hot_reload: HotReload,
     /// Settings by component name.
     pub components: BTreeMap<String, ComponentConfig>,
@@ -169,7 +169,7 @@ pub struct ModelsConfig {
     pub openrouter_base_url: Option<String>,
     /// URL of an Apigee gateway, as in `APIGEE_PROXY_URL`.
     pub apigee_base_url: Option<String>,
-    /// The models that take over, in this order, if the model of a name fails before it has answered.
+    /// Fallback models by name, in order, for calls that fail before the model has answered.
     pub fallback: BTreeMap<String, Vec<String>>,
 }
 
@@ -201,7 +201,7 @@ impl ModelsConfig {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RegistryConfig {
-    /// How components without a trusted signature are treated.
+    /// Policy for components without a trusted signature.
     pub signatures: SignaturePolicy,
     /// Public keys whose signatures are trusted.
     pub trusted_keys: Vec<TrustedKey>,

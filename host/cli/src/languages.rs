@@ -130,7 +130,7 @@ fn capture_stdout(program: &OsStr, args: &[&str], working_dir: &Path, advice: &s
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// How long importing a project and building it may take.
+/// Timeout for importing and building a project.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Interval at which a program that was started is checked.

@@ -14,7 +14,7 @@ use crate::json::{JsonMap, json_len};
 use crate::time::Timestamp;
 use crate::usage::ArtifactUsage;
 
-/// Bytes of an artifact in chunks, which are not empty. A stream that has failed has no more of them.
+/// Bytes of an artifact in chunks, which are not empty. A stream ends after its first error.
 pub type ByteStream<'a> = BoxStream<'a, Result<Bytes, StoreError>>;
 
 /// The largest artifact that the host reads into memory as a whole: for a prompt, a tool or a component.

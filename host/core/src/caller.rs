@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub struct Caller {
     /// The user's id.
     pub user: Arc<str>,
-    /// How the request reached the host.
+    /// The way in which the request reached the host.
     pub origin: CallerOrigin,
 }
 
-/// How a request for a run reached the host.
+/// The way in which a request for a run reached the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallerOrigin {

@@ -28,7 +28,7 @@ pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
 pub use reflect_and_retry::ReflectAndRetry;
 
-/// How long `on_run_error` of a plugin may take once the run is cancelled.
+/// Timeout of `on_run_error` of a plugin once the run is cancelled.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(25);
 
 /// Plugins in the order in which they run. A run can be cancelled while a hook waits. Cheap to clone.

@@ -42,7 +42,7 @@ const READ_ONLY: [&str; 2] = ["/run", "/var/tmp"];
 /// The label of containers.
 const LABEL: (&str, &str) = ("hatchery", "code");
 
-/// How much later than the host a container ends by itself, and how long the host waits for removals when it is closed.
+/// Delay after the host's timeout at which a container ends on its own, and timeout of removals when the host is closed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Age from which a container that has not started was left by a host that has died.

@@ -24,7 +24,7 @@ use crate::{Recordings, ToolCall, ToolOutcome};
 
 /// The error code of a run that differs from its recording.
 const MISMATCH_CODE: &str = "REPLAY_MISMATCH";
-/// How long a call that was interrupted in the recording waits for the run to end before it fails.
+/// Time that a call that was interrupted in the recording waits for the end of the run before it fails.
 const INTERRUPTED_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Tools that act on the run itself. They are called when a recording does not contain their actions.
 const CONTROL_TOOLS: [&str; 2] = ["transfer_to_agent", "exit_loop"];

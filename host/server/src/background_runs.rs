@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
 
-/// How often the server looks for runs of hosts that have ended.
+/// Interval between searches for runs of dead hosts.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// Maximum number of concurrently continued runs.

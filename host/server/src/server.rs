@@ -17,7 +17,7 @@ use crate::state::AppState;
 use crate::tls::Tls;
 use crate::{background_runs, descriptors, retention};
 
-/// How long cancelled runs have to report the cancellation to their clients.
+/// Time for cancelled runs to report the cancellation to their clients.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(2);
 
 /// A server that is bound to an address or a socket.

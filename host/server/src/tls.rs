@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::connections::ALPN;
 
-/// How often the server looks whether the files have changed. A change counts when it is this old.
+/// Interval between checks of the files. A change counts when it is this old.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The certificate of a server. Cheap to clone.

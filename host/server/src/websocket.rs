@@ -21,10 +21,10 @@ use crate::auth::RequestPermit;
 use crate::connections::{ConnectionPermit, StreamWindow};
 use crate::error::ApiError;
 
-/// How long the client may take to answer the close frame.
+/// Time for the client's answer to the close frame.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How many pings in a row may stay without a frame of the client.
+/// Number of consecutive pings without any frame of the client after which the connection is closed.
 const MAX_UNANSWERED_PINGS: u32 = 2;
 
 /// A frame of up to this many times its limit is received, so that the client gets the reason why it is refused.

@@ -14,9 +14,9 @@ use self::address::Address;
 use crate::firestore::AccessTokens;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request may take, with its body.
+/// Timeout of a request, with its body.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How often a request is made whose failure may pass.
+/// Maximum number of attempts of a request with transient failures.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long to wait before the second attempt, and between the first two questions about an operation. Doubles each
 /// time.
@@ -27,7 +27,7 @@ const MAX_POLLS: u32 = 32;
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum number of characters of an error body in a message.
 const MAX_SHOWN_CHARS: usize = 500;
-/// How long a client should wait before a retry.
+/// Recommended delay before a client's retry.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// An engine, and access to it.

@@ -10,10 +10,10 @@ use hatchery_core::StoreError;
 use hatchery_core::sync::MutexExt;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// How long a write waits for earlier ones: first for those of the same user, then for the database.
+/// Maximum time that a write waits for earlier ones: first for those of the same user, then for the database.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// How long a client should wait before a retry.
+/// Recommended delay before a client's retry.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Returns the error of a write that has waited for [`MAX_WAIT`]; `activity` names the cause of the wait.

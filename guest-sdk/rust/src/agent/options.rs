@@ -60,7 +60,7 @@ pub(super) enum Examples {
     Chosen(String),
 }
 
-/// How the model plans before it acts.
+/// Planning of the model before it acts.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Planner {
     /// The model's built-in thinking.

@@ -17,7 +17,7 @@ pub struct RemoteAgentConfig {
     pub headers: BTreeMap<String, ConfigValue>,
     /// Egress policy for its card and for the URL in the card.
     pub egress: Arc<dyn Egress>,
-    /// How calls and results of other agents are sent to it.
+    /// Representation of the calls and results of other agents in its messages.
     pub aggregation: Aggregation,
     /// Limits of its answers.
     pub limits: ClientLimits,
@@ -31,7 +31,7 @@ pub enum CardSource {
     File(PathBuf),
 }
 
-/// How calls and results of other agents in the session are sent to a remote agent.
+/// Representation of the calls and results of other agents of the session in messages to a remote agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Aggregation {
     /// Calls and results as data parts.

@@ -18,7 +18,7 @@ use crate::error::ErrorKind;
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// How long clients may keep a card.
+/// Time for which clients may cache a card.
 const CARD_LIFETIME: &str = "public, max-age=60";
 
 fn with_status(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {

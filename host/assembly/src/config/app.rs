@@ -123,7 +123,7 @@ impl Serialize for RunTime {
     }
 }
 
-/// How the tool calls of one model response run.
+/// The execution of the tool calls of one model response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolExecutionConfig {

@@ -66,7 +66,7 @@ pub struct McpServerConfig {
     pub cwd: Option<PathBuf>,
     /// The endpoint of a server over HTTP.
     pub url: Option<String>,
-    /// How a server at a `url` is reached. Default: streamable HTTP.
+    /// Transport of a server at a `url`. Default: streamable HTTP.
     pub transport: McpHttpTransport,
     /// Headers of every request to it.
     pub headers: BTreeMap<String, ValueConfig>,
@@ -76,9 +76,9 @@ pub struct McpServerConfig {
     pub elicitation: bool,
     /// The model that the server may use during a call. Default: none.
     pub sampling: Option<McpSamplingConfig>,
-    /// How the host gets access tokens for a server at a `url`. Default: it has none.
+    /// Access tokens for a server at a `url`. Default: none.
     pub oauth: Option<McpOAuthConfig>,
-    /// How the connection begins. Default: `initialize`.
+    /// The handshake of the connection. Default: `initialize`.
     pub handshake: McpHandshake,
     /// The tools that agents may use. Default: all.
     pub tools: Option<BTreeSet<String>>,
@@ -114,7 +114,7 @@ pub struct McpSamplingConfig {
     pub max_tokens: Option<u32>,
 }
 
-/// How the host gets access tokens for a server.
+/// The way in which the host gets access tokens for a server.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct McpOAuthConfig {
@@ -197,7 +197,7 @@ pub enum McpHttpTransport {
     Sse,
 }
 
-/// How a connection begins.
+/// The handshake of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum McpHandshake {

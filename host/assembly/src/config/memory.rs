@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// How messages are found in the memory. By default by their words only.
+/// Search in the memory: by default by words only.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MemorySearchConfig {

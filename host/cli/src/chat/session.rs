@@ -16,7 +16,7 @@ use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, TerminalMode, plain_stdout, stdout};
 
-/// How tool calls are approved.
+/// The way of approving tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalMode {
     /// All calls, by `--yes`.
@@ -29,7 +29,7 @@ pub enum ApprovalMode {
     Unavailable,
 }
 
-/// How the user is asked for credentials of tools.
+/// The way of asking the user for credentials of tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CredentialMode {
     /// Stdin has the answers, one per line. A terminal does not show those that are secret.

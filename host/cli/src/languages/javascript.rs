@@ -20,7 +20,7 @@ use super::{
 };
 use crate::files;
 
-/// How long importing the main module in Node may take.
+/// Timeout for importing the main module in Node.
 const IMPORT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The minimum version of Node for the SDK.

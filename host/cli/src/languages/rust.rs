@@ -57,7 +57,7 @@ fn write_patch(project: &Path, sdk: &Path) -> anyhow::Result<PathBuf> {
     Ok(file)
 }
 
-/// How cargo is called for a project.
+/// The settings of cargo for a project.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct CargoSettings {
     /// The embedded SDK, if the project depends on a released version of it.

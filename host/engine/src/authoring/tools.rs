@@ -27,7 +27,7 @@ pub struct ToolUse<'a> {
 pub trait ToolSource {
     /// The error of the format.
     type Error;
-    /// How `AgentTool` refers to an agent.
+    /// The reference of `AgentTool` to an agent.
     type AgentRef: DeserializeOwned;
 
     /// Returns a tool that is not a built-in tool with arguments.

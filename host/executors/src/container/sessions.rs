@@ -12,7 +12,7 @@ use super::guard::Container;
 /// Identifies a container: the session, and the id of its execution context.
 pub(super) type SessionKey = (hatchery_core::SessionKey, String);
 
-/// How long after a look at sessions that run code the next one is.
+/// Interval between checks of sessions that run code.
 const MIN_WAIT: Duration = Duration::from_secs(1);
 
 /// The container of a session. Locked while code runs in it.

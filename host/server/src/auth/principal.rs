@@ -31,7 +31,7 @@ pub(crate) struct Client {
     pub(super) limits: ClientLimits,
 }
 
-/// How many requests a client may send; 0 means no limit.
+/// Limits of a client's requests; 0 means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ClientLimits {
     pub(super) per_minute: u32,

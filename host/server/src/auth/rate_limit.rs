@@ -34,7 +34,7 @@ impl RateLimit {
     /// Counts a request of a client that may send this many per minute, all at once or over the time; 0 means no limit.
     ///
     /// # Errors
-    /// How long the client must wait.
+    /// Time until the client may retry.
     pub(super) fn count(&self, client: &str, per_minute: u32, now: Instant) -> Result<(), Duration> {
         if per_minute == 0 {
             return Ok(());

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use simple_asn1::{ASN1Block, from_der};
 
-/// How long before its end a certificate is warned of.
+/// Time before the expiry of a certificate from which the log warns.
 const WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Checks that a certificate has not expired, and warns if it soon will. One that cannot be read here is left to

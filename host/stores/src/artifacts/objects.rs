@@ -41,7 +41,7 @@ use crate::tasks::run_to_completion;
 /// Bytes without a version are abandoned at this age, since no save takes that long.
 const ABANDONED_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// How many requests a deletion makes at the same time.
+/// Number of concurrent requests of a deletion.
 const PARALLEL_REQUESTS: usize = 8;
 
 /// The limit of S3, Google Cloud Storage and Azure.

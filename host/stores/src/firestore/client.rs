@@ -29,7 +29,7 @@ const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long an attempt of a request that is repeated may take at least.
+/// Minimum timeout of an attempt of a request that is repeated.
 const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number and bytes of the writes of one commit. Firestore accepts 10 MiB, its emulator 4.

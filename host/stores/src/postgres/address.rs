@@ -19,15 +19,15 @@ const APPLICATION: &str = "hatchery";
 /// The schema of the tables unless the URI has one. It keeps them apart from those of ADK, which have the same names.
 const DEFAULT_SCHEMA: &str = "hatchery";
 
-/// How many connections a service has at most unless the URI says it.
+/// Default maximum number of connections of a service.
 const DEFAULT_MAX_CONNECTIONS: usize = 10;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection is silent before the operating system asks whether the server is still there.
+/// Idle time after which the operating system probes the connection (TCP keep-alive).
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// How the server is authenticated.
+/// Authentication of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TlsMode {
     /// No encryption: the default for servers on this machine.

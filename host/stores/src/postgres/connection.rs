@@ -11,7 +11,7 @@ use super::address::{PostgresAddress, TlsMode};
 use super::failure::Failure;
 use super::tls::{MakeEncrypted, client_config};
 
-/// How long a statement may run, and how long it may wait for a lock that another host holds.
+/// Timeouts of a statement, and of its wait for a lock that another host holds.
 const SETTINGS: &str = "SET statement_timeout = '25s'; SET lock_timeout = '5s'; \
                         SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = warning";
 

@@ -14,10 +14,10 @@ use super::connection::Connection;
 use super::failure::Failure;
 use crate::keyed_lock::MAX_WAIT;
 
-/// How long the server may take for a statement. Longer than the timeout of statements.
+/// Timeout for the server's response to a statement. Longer than the timeout of statements.
 const MAX_RESPONSE: Duration = Duration::from_secs(30);
 
-/// How long to wait before the next attempt to connect.
+/// Delay before the next attempt to connect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(50);
 
 /// Whether a statement may be sent again when its connection was lost.

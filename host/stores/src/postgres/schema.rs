@@ -11,7 +11,7 @@ use super::pool::Pool;
 /// The oldest server that has all that the statements use.
 const MIN_SERVER: i32 = 120_000;
 
-/// How long the migrations may take.
+/// Timeout of the migrations.
 const MAX_MIGRATION: Duration = Duration::from_secs(600);
 
 /// A part of the tables in a schema of PostgreSQL.

@@ -16,7 +16,7 @@ use crate::runtime::limits::{Limits, units};
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HotReload {
-    /// How long runs may continue with a replaced revision. Then they end with `COMPONENT_REPLACED`.
+    /// Maximum time that runs may continue with a replaced revision. Then they end with `COMPONENT_REPLACED`.
     #[serde(deserialize_with = "units::time")]
     pub drain_timeout: Duration,
     /// Number of revisions of each component to store for `hatchery rollback`, including the one that serves. 0 stores

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::terminal::escape_control;
 
-/// How long the host may take to answer.
+/// Timeout of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of bytes of an answer.

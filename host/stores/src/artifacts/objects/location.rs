@@ -13,7 +13,7 @@ use object_store::path::Path;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use reqwest::Url;
 
-/// How long a request may take, bodies included. `AWS_TIMEOUT` and its like override it.
+/// Timeout of a request, bodies included. Overridden by `AWS_TIMEOUT` and its counterparts.
 const TIMEOUT: Duration = Duration::from_secs(5 * 60);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A failed request is repeated for this time, and no more often than this.

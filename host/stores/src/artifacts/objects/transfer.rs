@@ -17,7 +17,7 @@ use super::{ObjectArtifacts, failure, media_type};
 /// Size of a part of a multipart upload in bytes. S3 requires at least 5 MiB, and allows 10,000 parts.
 const PIECE: usize = 8 << 20;
 
-/// How many pieces are sent or received at the same time.
+/// Number of parts that are sent or received concurrently.
 const PARALLEL_PIECES: usize = 2;
 
 /// The bytes of a stream in memory: the pieces that are sent, and the one that is collected.

@@ -26,7 +26,7 @@ pub struct LoadOptions {
     /// Agent classes of extensions, for YAML agents.
     pub agent_classes: Factories<AgentKind>,
     pub settings: Settings,
-    /// How long runs may continue with a replaced revision before they are ended.
+    /// Maximum time that runs may continue with a replaced revision.
     pub drain_timeout: Duration,
     /// Stores loaded revisions for rollback. `None` stores none.
     pub revisions: Option<Revisions>,
@@ -42,7 +42,7 @@ pub struct LoadOptions {
     pub load_policy: Option<LoadPolicy>,
     /// Called with progress reports.
     pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-    /// How long a compilation may take before it is reported.
+    /// Time after which a compilation is reported as slow.
     pub progress_delay: Duration,
 }
 
