@@ -18,8 +18,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum number of attempts of a request with transient failures.
 const MAX_ATTEMPTS: u32 = 3;
-/// How long to wait before the second attempt, and between the first two questions about an operation. Doubles each
-/// time.
+/// Delay before the second attempt, and between the first two polls of an operation. Doubles each time.
 const FIRST_DELAY: Duration = Duration::from_millis(200);
 const MAX_DELAY: Duration = Duration::from_secs(2);
 /// Maximum number of polls of an operation, about a minute.

@@ -1,9 +1,10 @@
 //! Retries of requests, until the first byte of a response.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBuilder, Retryable};
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, RetryOptions};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
@@ -73,11 +74,11 @@ struct Attempts(Mutex<Option<ModelAttempt>>);
 
 impl Attempts {
     fn begin(&self, attempt: ModelAttempt) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(attempt);
+        *self.0.lock_unpoisoned() = Some(attempt);
     }
 
     fn update(&self, update: impl FnOnce(&mut ModelAttempt)) {
-        if let Some(attempt) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        if let Some(attempt) = self.0.lock_unpoisoned().as_mut() {
             update(attempt);
         }
     }
