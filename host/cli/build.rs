@@ -12,16 +12,16 @@ fn main() -> io::Result<()> {
     let root = variable("CARGO_MANIFEST_DIR")?.join("../..").canonicalize()?;
     let wit = files(&root.join("wit"), &["wit"])?;
     let mut rust = vec![(PathBuf::from("Cargo.toml"), Content::Text(workspace(&root.join("Cargo.toml"))?))];
-    rust.extend(below("rust", files(&root.join("guest-sdk/rust"), &["rs", "toml"])?));
-    rust.extend(below("rust/wit", wit.clone()));
-    let mut javascript = below("javascript/src", files(&root.join("guest-sdk/js/src"), &["js", "ts"])?);
+    rust.extend(files_below("rust", files(&root.join("guest-sdk/rust"), &["rs", "toml"])?));
+    rust.extend(files_below("rust/wit", wit.clone()));
+    let mut javascript = files_below("javascript/src", files(&root.join("guest-sdk/js/src"), &["js", "ts"])?);
     javascript.push(("javascript/package.json".into(), Content::File(root.join("guest-sdk/js/package.json"))));
     let python = files(&root.join("guest-sdk/python/src/hatchery_guest"), &["py", "py.typed"])?;
     let mut code = String::new();
     for (name, list) in [
-        ("CONTRACT", below("wit", wit)),
+        ("CONTRACT", files_below("wit", wit)),
         ("RUST", rust),
-        ("PYTHON", below("python/hatchery_guest", python)),
+        ("PYTHON", files_below("python/hatchery_guest", python)),
         ("JAVASCRIPT", javascript),
     ] {
         write_list(&mut code, name, &list).map_err(io::Error::other)?;
@@ -58,7 +58,7 @@ fn files(folder: &Path, extensions: &[&str]) -> io::Result<Files> {
     Ok(found)
 }
 
-fn below(folder: &str, files: Files) -> Files {
+fn files_below(folder: &str, files: Files) -> Files {
     files.into_iter().map(|(path, content)| (Path::new(folder).join(path), content)).collect()
 }
 

@@ -147,7 +147,7 @@ pub enum ToolError {
 impl ToolError {
     /// Sets the tool's name, unless the error has one.
     #[must_use]
-    pub fn or_named(self, name: &str) -> Self {
+    pub fn for_tool(self, name: &str) -> Self {
         match self {
             Self::Fatal { tool, code, message } if tool.is_empty() => Self::Fatal { tool: name.into(), code, message },
             error @ (Self::Recoverable(_) | Self::Fatal { .. }) => error,

@@ -70,7 +70,7 @@ pub struct RunSettings {
 
 impl RunSettings {
     /// Returns `config` with these overrides.
-    pub fn over(&self, config: RunConfig) -> RunConfig {
+    pub fn apply_to(&self, config: RunConfig) -> RunConfig {
         RunConfig {
             max_llm_calls: self.max_llm_calls.unwrap_or(config.max_llm_calls),
             max_tokens: self.max_tokens.unwrap_or(config.max_tokens),

@@ -106,7 +106,7 @@ impl Plugins {
     }
 
     /// Returns the plugins in order, without copying them.
-    pub(crate) fn to_shared(&self) -> Arc<[Arc<dyn Plugin>]> {
+    pub(crate) fn to_arc(&self) -> Arc<[Arc<dyn Plugin>]> {
         self.plugins.clone()
     }
 

@@ -103,7 +103,7 @@ impl Http {
         limit: usize,
     ) -> Result<Answer, ApiError> {
         self.until(deadline, async {
-            let placement = self.authenticator.place(&self.transport, &request.url, cx).await?;
+            let placement = self.authenticator.resolve_placement(&self.transport, &request.url, cx).await?;
             let refusable = placement.refusable.clone();
             let answer = self.exchange(request, placement, limit).await?;
             // A token may be withdrawn before it expires.
@@ -111,7 +111,7 @@ impl Http {
             if !is_refused || !self.authenticator.forget(&refusable, cx).await? {
                 return Ok(answer);
             }
-            let placement = self.authenticator.place(&self.transport, &request.url, cx).await?;
+            let placement = self.authenticator.resolve_placement(&self.transport, &request.url, cx).await?;
             self.exchange(request, placement, limit).await
         })
         .await
@@ -174,7 +174,7 @@ impl Http {
             request.headers.insert(name, header);
         }
         let answer = self.transport.follow(&request, &placement, limit).await;
-        answer.map(|answer| answer.without(&placement.secrets)).map_err(|error| match error {
+        answer.map(|answer| answer.without_secrets(&placement.secrets)).map_err(|error| match error {
             ApiError::Communication(reason) => ApiError::Communication(redact(reason, &placement.secrets)),
             ApiError::Redirect(target) => ApiError::Redirect(redact(target, &placement.secrets)),
             error => error,
@@ -272,7 +272,7 @@ fn is_credential(name: &str) -> bool {
 }
 
 impl Answer {
-    fn without(mut self, secrets: &[Secret]) -> Self {
+    fn without_secrets(mut self, secrets: &[Secret]) -> Self {
         let spellings = spellings(secrets);
         let is_in = |secret: &String| self.body.windows(secret.len()).any(|window| window == secret.as_bytes());
         if spellings.iter().any(is_in) {

@@ -76,7 +76,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
     let app = find_app(&host, &name)?;
-    let sets = sets(&host, &app, &args).await?;
+    let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for set in sets {
         let request = EvalRequest {
@@ -128,7 +128,7 @@ fn find_app(host: &Host, name: &str) -> anyhow::Result<Arc<App>> {
 }
 
 /// Returns the ids of the sets to run.
-async fn sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<String>> {
+async fn select_sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<String>> {
     if !args.sets.is_empty() {
         return Ok(args.sets.clone());
     }

@@ -182,7 +182,7 @@ impl ToolPipeline {
         };
         if let (Some(result), Some((journal, key))) = (completed, self.journal()) {
             let response = CodeResponse { result, actions: without_temp_state(actions) };
-            journal.complete(key, &response).await.map_err(|error| ToolError::from(error).or_named(name))?;
+            journal.complete(key, &response).await.map_err(|error| ToolError::from(error).for_tool(name))?;
         }
         match result {
             Ok(Outcome::Completed(result)) => Ok(result),
@@ -238,7 +238,7 @@ impl ToolPipeline {
                 {
                     return Ok(Outcome::Completed(Value::Object(error_map(reason))));
                 }
-                self.call_tool(args).await?.map_err(|error| error.or_named(&self.name))
+                self.call_tool(args).await?.map_err(|error| error.for_tool(&self.name))
             }
             Err(error) => Err(error),
         };

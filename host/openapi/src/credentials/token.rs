@@ -49,7 +49,7 @@ impl Authenticator {
     /// # Errors
     /// If a variable is not set, a value cannot be in a header, or there is no token. [`ApiError::CredentialRequested`]
     /// if the user of the call has been asked.
-    pub(crate) async fn place(
+    pub(crate) async fn resolve_placement(
         &self,
         transport: &Transport,
         url: &Url,
@@ -59,7 +59,7 @@ impl Authenticator {
             Credentials::None => return Ok(Placement::default()),
             Credentials::User(_) => {
                 return match (&self.user, cx) {
-                    (Some(user), Some(cx)) => user.place(url, cx).await,
+                    (Some(user), Some(cx)) => user.resolve_placement(url, cx).await,
                     (_, _) => Ok(Placement::default()),
                 };
             }

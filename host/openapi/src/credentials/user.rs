@@ -57,7 +57,7 @@ impl UserAuthenticator {
     ///
     /// # Errors
     /// [`ApiError::CredentialRequested`] if the user has been asked.
-    pub(super) async fn place(&self, url: &Url, cx: &CallContext) -> Result<Placement, ApiError> {
+    pub(super) async fn resolve_placement(&self, url: &Url, cx: &CallContext) -> Result<Placement, ApiError> {
         let authenticator = self.authenticator(url)?;
         let credential = authenticator.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;

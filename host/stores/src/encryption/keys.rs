@@ -164,7 +164,7 @@ pub(super) fn cannot_seal(what: &str) -> StoreError {
 }
 
 /// Returns the associated data of a record for the cipher: each part with its length.
-pub(super) fn place(parts: &[&str]) -> Vec<u8> {
+pub(super) fn associated_data(parts: &[&str]) -> Vec<u8> {
     let mut place = Vec::new();
     for part in parts {
         place.extend_from_slice(&(part.len() as u64).to_be_bytes());

@@ -5,7 +5,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD_NO_PAD;
 use hatchery_core::StoreError;
 
-use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
+use super::keys::{EncryptionKeys, associated_data, cannot_seal, does_not_fit};
 
 /// The start of a sealed record. The id of the key follows, a colon, and in Base64 the nonce and what the cipher
 /// returned.
@@ -23,7 +23,7 @@ impl EncryptionKeys {
     pub(super) fn seal(&self, record: Record<'_>, content: &[u8]) -> Result<String, StoreError> {
         let key = self.first();
         let mut sealed = content.to_vec();
-        let nonce = key.records.seal_in_place_append_tag(Aad::from(place(record.place)), &mut sealed);
+        let nonce = key.records.seal_in_place_append_tag(Aad::from(associated_data(record.place)), &mut sealed);
         let nonce = nonce.map_err(|_| cannot_seal(record.what))?;
         let bytes = [nonce.as_ref().as_slice(), &sealed].concat();
         Ok(format!("{PREFIX}{}:{}", key.id, BASE64_STANDARD_NO_PAD.encode(bytes)))
@@ -40,7 +40,8 @@ impl EncryptionKeys {
             let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
             let nonce = Nonce::assume_unique_for_key(*nonce);
             let mut sealed = sealed.to_vec();
-            let content = key.records.open_in_place(nonce, Aad::from(place(record.place)), &mut sealed).ok()?.len();
+            let content =
+                key.records.open_in_place(nonce, Aad::from(associated_data(record.place)), &mut sealed).ok()?.len();
             sealed.truncate(content);
             Some(sealed)
         });

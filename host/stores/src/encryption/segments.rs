@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use hatchery_core::{ByteStream, StoreError};
 
-use super::keys::{EncryptionKeys, cannot_seal, does_not_fit, place};
+use super::keys::{EncryptionKeys, associated_data, cannot_seal, does_not_fit};
 use super::records::Record;
 
 const MAGIC: &[u8] = b"HTENC1";
@@ -57,7 +57,7 @@ impl EncryptionKeys {
             bytes,
             key: first.of_artifact(&salt).ok_or_else(failed)?,
             what: record.what.to_owned(),
-            place: place(record.place),
+            place: associated_data(record.place),
             number: 0,
             buffer: BytesMut::new(),
         };
@@ -100,7 +100,7 @@ impl EncryptionKeys {
             key: key.of_artifact(salt).ok_or_else(|| does_not_fit(id, record.what))?,
             key_id: id.to_owned(),
             what: record.what.to_owned(),
-            place: place(record.place),
+            place: associated_data(record.place),
             number: 0,
             buffer,
             is_open: true,

@@ -379,7 +379,7 @@ impl FirestoreClient {
     async fn repeat<T: DeserializeOwned>(&self, request: &Request<'_>, doing: &str) -> Result<T, StoreError> {
         let mut backoff = Backoff::new();
         loop {
-            let timeout = backoff.left().max(MIN_ATTEMPT_TIMEOUT);
+            let timeout = backoff.remaining().max(MIN_ATTEMPT_TIMEOUT);
             match self.send(request, doing, timeout).await {
                 Ok(response) => return Ok(response),
                 Err(failure) if failure.is_temporary() && backoff.wait().await => {}

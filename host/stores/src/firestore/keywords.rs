@@ -15,16 +15,16 @@ const MAX_KEYWORDS: usize = 20_000;
 
 /// Returns the keywords by which a message is found.
 pub(super) fn of_entry(content: &Content, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
-    let mut words = without(entry_words(content), stop_words);
+    let mut words = remove_stop_words(entry_words(content), stop_words);
     words.truncate(MAX_KEYWORDS);
     words
 }
 
 /// Returns the keywords of a query.
 pub(super) fn of_query(query: &str, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
-    without(query_words(query), stop_words)
+    remove_stop_words(query_words(query), stop_words)
 }
 
-fn without(words: BTreeSet<Box<str>>, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
+fn remove_stop_words(words: BTreeSet<Box<str>>, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
     words.into_iter().filter(|word| !stop_words.contains(&**word)).collect()
 }

@@ -70,7 +70,7 @@ fn runs(view: &mut String, stats: &Stats) {
         let columns = [&run.app_name, &run.user_id, &run.session_id].map(|text| column(text));
         line(view, &format!("{}{}{}", columns.concat(), id_column(&run.id), duration(run.seconds)));
     }
-    rest(view, runs.len());
+    write_remaining_count(view, runs.len());
 }
 
 fn components(view: &mut String, stats: &Stats) {
@@ -81,7 +81,7 @@ fn components(view: &mut String, stats: &Stats) {
         let (calls, idle) = (component.calls.to_string(), component.waiting_instances.to_string());
         line(view, &format!("{}{}{idle}", column(&component.name), column(&calls)));
     }
-    rest(view, components.len());
+    write_remaining_count(view, components.len());
     for file in stats.failed.iter().take(MAX_LINES) {
         let reason = file.reason.lines().next().unwrap_or_default();
         line(view, &format!("{ERROR}{}{ERROR:#}  {}", truncate(&file.path, 60), truncate(reason, 100)));
@@ -104,7 +104,7 @@ fn heading(view: &mut String, columns: &str) {
     line(view, &format!("{DIM}{columns}{DIM:#}"));
 }
 
-fn rest(view: &mut String, count: usize) {
+fn write_remaining_count(view: &mut String, count: usize) {
     if count > MAX_LINES {
         line(view, &format!("{DIM}and {} more{DIM:#}", count - MAX_LINES));
     }

@@ -71,7 +71,7 @@ async fn execute(runner: &CodeRunner, input: CodeInput, call: &CallContext) -> R
         Err(ToolError::Recoverable(message)) => {
             Ok(Outcome { has_failed: true, output: CodeOutput { stderr: message, ..CodeOutput::default() } })
         }
-        Err(error @ ToolError::Fatal { .. }) => Err(error.or_named(runner.executor.name()).into()),
+        Err(error @ ToolError::Fatal { .. }) => Err(error.for_tool(runner.executor.name()).into()),
     }
 }
 

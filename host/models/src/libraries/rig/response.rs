@@ -21,7 +21,7 @@ pub(super) fn response(answer: &CompletionResponse, was_streamed: bool) -> Resul
     let mut parts = Vec::new();
     for block in &answer.choice {
         let part = part(block)?.map(|part| with_signature(part, block, &answer.origin)).transpose()?;
-        parts.extend(part.and_then(|part| if was_streamed { rest(part) } else { Some(part) }));
+        parts.extend(part.and_then(|part| if was_streamed { without_text(part) } else { Some(part) }));
     }
     let mut response = partial(parts, was_streamed);
     response.model_version = answer.model().map(str::to_owned);
@@ -39,7 +39,7 @@ pub(super) fn response(answer: &CompletionResponse, was_streamed: bool) -> Resul
 }
 
 /// Returns a part without its text, which was sent before. `None` if nothing else is in it.
-fn rest(mut part: Part) -> Option<Part> {
+fn without_text(mut part: Part) -> Option<Part> {
     match &mut part.data {
         // The signature of a text is of no use without it.
         PartData::Text(_) if !part.thought => None,

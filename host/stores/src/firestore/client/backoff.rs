@@ -19,7 +19,7 @@ impl Backoff {
     }
 
     /// Returns the remaining time for attempts.
-    pub(in crate::firestore) fn left(&self) -> Duration {
+    pub(in crate::firestore) fn remaining(&self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 

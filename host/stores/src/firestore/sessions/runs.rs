@@ -149,7 +149,7 @@ impl Store {
             });
             let pending = self.client.query(&names::background_runs(app), &query, None).await?;
             offset += pending.len();
-            runs.extend(self.unheld(app, &pending).await?);
+            runs.extend(self.list_unheld(app, &pending).await?);
             if pending.len() < PAGE {
                 break;
             }
@@ -159,7 +159,7 @@ impl Store {
     }
 
     /// Returns those of these background runs whose session no turn holds, without their requests.
-    async fn unheld(&self, app: &str, pending: &[Document]) -> Result<Vec<StoredRun>, StoreError> {
+    async fn list_unheld(&self, app: &str, pending: &[Document]) -> Result<Vec<StoredRun>, StoreError> {
         let key = |document: &Document| {
             let text = |field| document.text(field).unwrap_or_default().to_owned();
             SessionKey::new(app, text(keys::USER_ID), text(keys::SESSION_ID))
