@@ -39,7 +39,7 @@ pub struct ServerConfig {
     pub body_limit: ByteSize,
     /// Maximum size of the body of any other request.
     pub small_body_limit: ByteSize,
-    /// Maximum size of an artifact that is sent as its own body, which is never in memory as a whole.
+    /// Maximum size of an artifact that is sent as the body of a request, which is never in memory as a whole.
     pub upload_limit: ByteSize,
     /// Maximum memory of all request bodies together, received and parsed, and of large responses.
     pub body_memory: ByteSize,
