@@ -6,7 +6,7 @@ export type AddBody = {
   sessionId: string;
 };
 
-/** AddSessionToEvalSetRequest. */
+/** A session to add to a set as a case. */
 export type AddSessionBody = {
   evalId: string;
   sessionId: string;
@@ -45,21 +45,21 @@ export type AppFile = {
   text: string;
 };
 
-/** Names, or with `detailed` the apps with their agents. */
+/** The names of the apps, or with `detailed` the apps with their agents. */
 export type AppList = string[] | {
   apps: App[];
 };
 
 /** A version without its content. */
 export type ArtifactMetadata = {
-  /** The URI of a file that is stored elsewhere, or else the path of the version. */
+  /** The URI of an external file, otherwise the path of the version. */
   canonicalUri: string;
-  /** When the version was saved, in seconds since 1970. */
+  /** The time of creation, in seconds since 1970. */
   createTime?: number;
-  /** What the version was saved with. */
+  /** The custom metadata of the version. */
   customMetadata: JsonObject;
   mimeType?: string;
-  /** The number of bytes of the content that is stored here. */
+  /** The size of the stored content in bytes. */
   size: number;
   version: number;
 };
@@ -75,12 +75,12 @@ export type Blob = {
 
 export type CallBody = {
   args?: JsonObject;
-  /** The state in which the session begins. */
+  /** The initial state of the session. */
   state?: JsonObject;
 };
 
 export type CheckView = {
-  /** Empty if the app would serve. */
+  /** Empty if the app can be loaded. */
   diagnostics: Diagnostic[];
 };
 
@@ -89,7 +89,7 @@ export type CodeExecutionResult = {
   output?: string;
 };
 
-/** What is different in a revision of a component. */
+/** The differences between two revisions of a component. */
 export type Comparison = {
   changes: ItemChange[];
   from: RevisionSummary;
@@ -119,7 +119,7 @@ export type ComponentDetail = {
   agents: ComponentAgent[];
   callbacks: ComponentCallback[];
   codeExecutors: string[];
-  /** The version of `hatchery:agent` that it was built for. */
+  /** The version of `hatchery:agent` for which it was built. */
   contract?: string;
   examples: string[];
   /** Exported interfaces. */
@@ -127,17 +127,17 @@ export type ComponentDetail = {
   grants: GrantReport;
   /** Imported interfaces. */
   imports: string[];
-  /** Whether its code was run to describe its items. */
+  /** Whether its code was run to list its items. */
   isDescribed: boolean;
   limits: ComponentLimits;
-  /** The lines of `hatchery.yaml` that grant what is missing. */
+  /** The lines of `hatchery.yaml` that add the missing grants. */
   missingLines?: string;
   models: string[];
   name: string;
   plugins: ComponentPlugin[];
-  /** Why the host would not load it. */
+  /** The reason why the host refuses to load it. */
   refused?: string;
-  /** The revisions that can be restored, that which began to serve last first. */
+  /** The revisions that can be restored, newest first. */
   revisions: StoredRevision[];
   sha256: string;
   /** Bytes. */
@@ -163,7 +163,7 @@ export type ComponentEntry = {
   models: string[];
   name: string;
   plugins: string[];
-  /** Of the file, in hexadecimal. */
+  /** SHA-256 of the file, in hexadecimal. */
   sha256: string;
   summarizers: string[];
   tools: string[];
@@ -193,7 +193,7 @@ export type ComponentStats = {
   /** Calls in progress. */
   calls: number;
   name: string;
-  /** Instances that wait for a call. */
+  /** Idle pooled instances. */
   waitingInstances: number;
 };
 
@@ -208,24 +208,27 @@ export type ComponentTool = {
   response?: Json;
 };
 
-/** What the calls of a component have used of their limits since its code began to serve. */
+/** The resource usage of a component's calls since its current revision was loaded. */
 export type ComponentUsage = {
   agentWallSeconds?: Quantiles;
   /** Number of calls that have ended. */
   calls: number;
   cpuSeconds?: Quantiles;
-  /** Numbers of calls that ended at a limit, by its key in `hatchery.yaml`; `fixed` for those without one. */
+  /**
+   * Number of calls that exceeded a limit, by the key of the limit in `hatchery.yaml`; `fixed` for limits without a
+   * key.
+   */
   limitHits: { [key: string]: number };
   memory?: Quantiles;
   wallSeconds?: Quantiles;
 };
 
-/** What is loaded, and the state of every file. */
+/** The loaded components and apps, and the state of every file. */
 export type Components = {
   a2aAgents?: JsonObject[];
   apps: AppEntry[];
   components: ComponentEntry[];
-  /** Replaced or removed revisions that runs still use. */
+  /** Replaced or removed revisions that are still in use by runs. */
   draining: DrainingRevision[];
   files: FileEntry[];
   /** Increased by every change. */
@@ -246,7 +249,7 @@ export type Content = {
 export type CreateBody = {
   /** Events to import. */
   events?: Event[];
-  /** Whether imported events and their state may set `app:` and `user:` keys, which other sessions share. */
+  /** Whether imported events may set `app:` and `user:` keys, which are shared with other sessions. */
   overwriteSharedState?: boolean;
   /** The id of the session. Default: a new UUID. */
   sessionId?: string;
@@ -254,7 +257,7 @@ export type CreateBody = {
   state?: JsonObject;
 };
 
-/** A problem of a file. */
+/** A problem in a file. */
 export type Diagnostic = {
   column?: number;
   file: string;
@@ -262,7 +265,7 @@ export type Diagnostic = {
   message: string;
 };
 
-/** A replaced revision of a component that runs still use. */
+/** A replaced revision of a component that is still in use by runs. */
 export type DrainingRevision = {
   /** Number of its active calls. */
   calls: number;
@@ -270,11 +273,11 @@ export type DrainingRevision = {
   isCutOff: boolean;
   name: string;
   sha256: string;
-  /** When it was replaced, in seconds since 1970. */
+  /** The time of its replacement, in seconds since 1970. */
   since: number;
 };
 
-/** A conversation with what is expected of the app. */
+/** A conversation with the expected behaviour of the app. */
 export type EvalCase = {
   conversation: EvalInvocation[];
   creationTimestamp?: number;
@@ -284,13 +287,13 @@ export type EvalCase = {
 
 /** The result of one run of a case. */
 export type EvalCaseResult = {
-  /** Why the run did not end as it should. */
+  /** The error that ended the run; left out if it ended normally. */
   errorMessage?: string;
   evalId: string;
   evalMetricResultPerInvocation: InvocationResult[];
   evalSetId?: string;
   finalEvalStatus: EvalStatus;
-  /** The means of all turns. */
+  /** The means over all turns. */
   overallEvalMetricResults: MetricResult[];
   sessionId: string;
   userId: string;
@@ -311,7 +314,7 @@ export type EvalResultIds = {
   evalResultIds: string[];
 };
 
-/** RunEvalRequest. */
+/** The request for an evaluation. */
 export type EvalRunBody = {
   evalIds?: string[];
   evalMetrics?: JsonObject[];
@@ -319,14 +322,14 @@ export type EvalRunBody = {
   parallelism?: number;
 };
 
-/** The session in which a conversation begins. */
+/** The initial session of a conversation. */
 export type EvalSessionInput = {
   appName?: string;
   state?: JsonObject;
   userId?: string;
 };
 
-/** Conversations on which an app is evaluated. Answers have keys in snake_case. */
+/** A set of cases for the evaluation of an app. Keys are in snake_case. */
 export type EvalSet = {
   creation_timestamp: number;
   description?: string;
@@ -335,7 +338,7 @@ export type EvalSet = {
   name?: string;
 };
 
-/** A case in its set, with keys in snake_case. */
+/** A case of an eval set. Keys are in snake_case. */
 export type EvalSetCase = {
   conversation: EvalSetTurn[];
   creation_timestamp: number;
@@ -351,14 +354,14 @@ export type EvalSetIds = {
 /** The results of an evaluation of a set. */
 export type EvalSetResult = {
   creationTimestamp: number;
-  /** Of each run of each case. */
+  /** One result for each run of each case. */
   evalCaseResults: EvalCaseResult[];
   evalSetId: string;
   evalSetResultId: string;
   evalSetResultName?: string;
 };
 
-/** A turn of a case in its set, with keys in snake_case. */
+/** A turn of a case of an eval set. Keys are in snake_case. */
 export type EvalSetTurn = {
   creation_timestamp: number;
   final_response?: Content;
@@ -382,10 +385,10 @@ export type Event = {
   customMetadata?: JsonObject;
   errorCode?: string;
   errorMessage?: string;
-  /** Why the model stopped, such as `STOP` or `MAX_TOKENS`. */
+  /** The reason why the model stopped, such as `STOP` or `MAX_TOKENS`. */
   finishReason?: string;
   groundingMetadata?: JsonObject;
-  /** Partial events have the id of the event that they lead to. */
+  /** A partial event has the id of the complete event that follows. */
   id: string;
   inputTranscription?: Transcription;
   interrupted?: boolean;
@@ -395,7 +398,7 @@ export type Event = {
   longRunningToolIds?: string[];
   modelVersion?: string;
   outputTranscription?: Transcription;
-  /** Whether this is a part of a streamed answer. Partial events are not stored. */
+  /** Whether this is a chunk of a streamed response. Partial events are not stored. */
   partial?: boolean;
   /** Seconds since 1970. */
   timestamp: number;
@@ -403,7 +406,7 @@ export type Event = {
   usageMetadata?: UsageMetadata;
 };
 
-/** What an event changes. */
+/** The changes that an event makes. */
 export type EventActions = {
   /** Names of artifacts and their new versions. */
   artifactDelta: { [key: string]: number };
@@ -430,7 +433,7 @@ export type FailedFile = {
   reason: string;
 };
 
-/** A stable code and what happened. */
+/** An error: a stable code and a message. */
 export type Failure = {
   code: string;
   message: string;
@@ -450,11 +453,11 @@ export type FileEntry = {
   path: string;
   /** Whether the previous version of the file is still active. */
   previousServes?: boolean;
-  /** Why the file is not active. */
+  /** The reason why the file is not active. */
   reason?: string;
-  /** Of the active revision, in hexadecimal. */
+  /** SHA-256 of the active revision, in hexadecimal. */
   sha256?: string;
-  /** When the state changed last, in seconds since 1970. */
+  /** The time of the last change of the state, in seconds since 1970. */
   since: number;
   state: FileState;
 };
@@ -464,7 +467,7 @@ export type FileState = "pending" | "compiling" | "loaded" | "rejected" | "confl
 export type FilesBody = {
   /** Texts by path. */
   files: JsonObject;
-  /** The hashes of the files as their author has read them. */
+  /** The SHA-256 of each file before the edit, to detect concurrent changes. */
   known?: { [key: string]: string };
 };
 
@@ -472,7 +475,7 @@ export type FilesView = {
   files: AppFile[];
 };
 
-/** Where a session is to be forked, and the id of the new one. */
+/** The last event of a fork, and the id of the new session. */
 export type ForkBody = {
   eventId?: string;
   revision?: number;
@@ -491,27 +494,27 @@ export type FunctionResponse = {
   response?: JsonObject;
 };
 
-/** Grants that a component requests, compared with those that it has. Entries by the key of `hatchery.yaml`. */
+/** The grants that a component requests, compared with those that it has. Entries by their key in `hatchery.yaml`. */
 export type GrantReport = {
   granted: { [key: string]: string[] };
   missing: { [key: string]: string[] };
-  /** How often something was refused because an entry is missing, by key. */
+  /** Number of operations that were refused because an entry is missing, by key. */
   refused?: { [key: string]: number };
   requested?: { [key: string]: string[] };
   unused: { [key: string]: string[] };
-  /** How often granted entries have allowed something since they were read, by key and entry. */
+  /** Number of permitted operations since the grants were read, by key and entry. */
   used?: { [key: string]: { [key: string]: number } };
   /** Reasons that the component states. */
   why: { [key: string]: string };
 };
 
-/** GraphResponse. */
+/** A graph in the DOT language. */
 export type Graph = {
-  /** `None` if there is no such event, or it is not one of an agent. */
+  /** Left out if there is no such event, or its author is not an agent. */
   dotSrc?: string;
 };
 
-/** Something that has happened in the host, as the stream of `GET /events` has it. */
+/** An event of the host, as in the stream of `GET /events`. */
 export type HostEvent = HostEventKind & {
   /** Increases with each event. */
   id: number;
@@ -556,7 +559,7 @@ export type HostEventKind = {
   sha256: string;
 } | {
   app: string;
-  /** The stable code of its failure. */
+  /** The stable code of the failure. */
   error?: string;
   kind: "runEnded";
   message?: string;
@@ -575,15 +578,15 @@ export type HostEventKind = {
   user: string;
 };
 
-/** A session as `GET` returns it. Names in it are those of the session that it was. */
+/** An exported session, as `GET` returns it. Its ids are those of the exported session. */
 export type ImportBody = {
   events?: Event[];
-  /** As for a session that is created with events. */
+  /** Whether imported events may set `app:` and `user:` keys, which are shared with other sessions. */
   overwriteSharedState?: boolean;
   state?: JsonObject;
 };
 
-/** What lies between a message and the final response. */
+/** The tool calls and their responses between a message and the final response. */
 export type IntermediateData = {
   toolResponses?: FunctionResponse[];
   toolUses?: FunctionCall[];
@@ -637,14 +640,14 @@ export type MemoryEntry = {
 };
 
 export type MemoryStats = {
-  /** What request bodies use. */
+  /** Memory of request bodies in bytes. */
   bodyBytes: number;
   maxBodyBytes: number;
-  /** What the process has in memory, if the system tells it. */
+  /** Resident memory of the process in bytes; left out if the system does not report it. */
   residentBytes?: number;
 };
 
-/** The score of a turn, or the mean of several. */
+/** The score of a turn, or the mean score of several turns. */
 export type MetricResult = {
   criterion?: JsonObject;
   details?: JsonObject;
@@ -656,15 +659,15 @@ export type MetricResult = {
   threshold: number;
 };
 
-/** The prices of a model, for a million tokens. */
+/** The prices of a model per million tokens. */
 export type ModelPrice = {
-  /** Of the part of a prompt that the provider had cached. Default: as `input`. */
+  /** The price of cached prompt tokens. Default: that of `input`. */
   cachedInput?: number;
   input: number;
   output: number;
 };
 
-/** Where a setting comes from. */
+/** The origin of a setting. */
 export type Origin = {
   kind: "default";
 } | {
@@ -687,17 +690,17 @@ export type Part = {
   functionResponse?: FunctionResponse;
   inlineData?: Blob;
   text?: string;
-  /** Whether the part is a thought of the model. */
+  /** Whether the text is a thought of the model. */
   thought?: boolean;
   /** Base64. */
   thoughtSignature?: string;
 };
 
-/** What the operator pays for tokens. */
+/** The prices of tokens. */
 export type Prices = {
-  /** A code of ISO 4217. */
+  /** ISO 4217 currency code. */
   currency: string;
-  /** By the name of the model. */
+  /** Prices by the name of the model. */
   models: { [key: string]: ModelPrice };
 };
 
@@ -707,16 +710,16 @@ export type Problem = {
   code: string;
   /** The problem and the next step. */
   detail: string;
-  /** The same as `detail`, for older clients. */
+  /** A copy of `detail`, for older clients. */
   error: string;
   /** The events of a failed run. */
   events?: Event[];
   status: number;
-  /** The status in words. */
+  /** The reason phrase of the status. */
   title: string;
 };
 
-/** The median, the 99th percentile and the maximum. The first two are at most an eighth too high. */
+/** The median, the 99th percentile and the maximum. The first two may be up to one eighth too high. */
 export type Quantiles = {
   max: number;
   p50: number;
@@ -730,7 +733,7 @@ export type RevisionSummary = {
   size: number;
 };
 
-/** The event to which a session is to be rewound. */
+/** The event to which to rewind a session. */
 export type RewindBody = {
   eventId?: string;
   revision?: number;
@@ -748,7 +751,7 @@ export type RunBody = {
   cancelOnDisconnect?: boolean;
   invocationId?: string;
   newMessage?: Content;
-  /** The id of the run, so that the request can be repeated. The header `Idempotency-Key` does the same. */
+  /** The id of the run, which makes the request idempotent. Can also be set by the header `Idempotency-Key`. */
   runId?: string;
   sessionId?: string;
   stateDelta?: JsonObject;
@@ -775,12 +778,12 @@ export type RunState = "accepted" | "running" | "waiting" | "done" | "failed" | 
 export type RunStats = {
   /** The runs that are in progress or queued, with open live runs. */
   active: number;
-  /** At most 100 of those whose id is known, longest first. */
+  /** At most 100 runs with a known id, longest running first. */
   inProgress: RunEntry[];
   max: number;
 };
 
-/** A run as clients see it. */
+/** The status of a run. */
 export type RunView = {
   /** Seconds since 1970. */
   accepted: number;
@@ -799,7 +802,7 @@ export type RunView = {
 
 export type SaveBody = {
   artifact: Part;
-  /** What the version is to be stored with, for other programs; at most 64 KiB. */
+  /** Custom metadata of the version; at most 64 KiB. */
   customMetadata?: JsonObject;
   filename: string;
 };
@@ -823,29 +826,29 @@ export type Session = {
 
 /** A setting in force. */
 export type Setting = {
-  /** The key of `hatchery.yaml`, with dots, or the name of a flag. */
+  /** The key in `hatchery.yaml`, such as `server.max_connections`, or the name of a flag. */
   key: string;
   origin: Origin;
-  /** Left out if the value is not shown. */
+  /** Left out if the value may be secret. */
   value?: Json;
 };
 
 /** The settings in force. */
 export type Settings = {
-  /** The configuration file, which need not exist. */
+  /** The path of the configuration file. The file may not exist. */
   file?: string;
-  /** The keys that have changed in the file since the start, and apply at the next one. Left out if there are none. */
+  /** The keys that were changed in the file and take effect after a restart. Left out if there are none. */
   pending?: string[];
   prices: Prices;
-  /** By key. */
+  /** Sorted by key. */
   settings: Setting[];
 };
 
-/** A span as clients read it. They refuse the whole answer if a value is `null`. */
+/** A span. Absent values are left out, because clients reject responses with `null`. */
 export type SpanView = {
   attributes: JsonObject;
   end_time: number;
-  /** What the component has logged during the call. */
+  /** The log lines of the component during the call. */
   logs?: LogView[];
   name: string;
   parent_span_id?: string;
@@ -858,7 +861,7 @@ export type SpanView = {
 export type Stats = {
   apps: number;
   components: ComponentStats[];
-  /** The files that are not served, with the reasons. */
+  /** The files that could not be loaded, with the reasons. */
   failed: FailedFile[];
   memory: MemoryStats;
   runs: RunStats;
@@ -874,17 +877,17 @@ export type StoredRevision = {
   size: number;
 };
 
-/** A call of one tool. */
+/** The result of a tool call. */
 export type ToolCall = {
   artifacts: string[];
   error?: Failure;
   result?: Json;
   spans: SpanView[];
-  /** What the call has changed in its session. */
+  /** The changes of the session's state. */
   stateDelta: JsonObject;
 };
 
-/** What was said in a live run. */
+/** A transcript of speech in a live run. */
 export type Transcription = {
   finished?: boolean;
   text?: string;
@@ -894,7 +897,7 @@ export type UpdateBody = {
   stateDelta: JsonObject;
 };
 
-/** The tokens of a call of a model. */
+/** The token usage of a model call. */
 export type UsageMetadata = {
   cachedContentTokenCount?: number;
   candidatesTokenCount?: number;
