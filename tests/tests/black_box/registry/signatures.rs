@@ -193,7 +193,7 @@ async fn a_signature_is_verified_again_on_each_pull() -> Result<()> {
     stage.operator.write("swap.wasm", swap(Newer)?)?;
     stage.change_lock(text_at(&pushed, "/digest"), text_at(&elsewhere.json()?, "/digest"))?;
     let expected =
-        format!("swap.wasm: expected what the key {signer} has signed, found other bytes or a forged signature");
+        format!("swap.wasm: expected the content signed by the key {signer}, found other bytes or a forged signature");
     contains(&stage.refusal(&trust).await?, &[&expected]);
     Ok(())
 }
