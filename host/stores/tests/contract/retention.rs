@@ -57,25 +57,25 @@ fn at_most(count: u64) -> ExpiryRule {
 async fn sessions_without_an_event_for_long_are_found_oldest_first(sessions: &dyn SessionService) {
     create_all(sessions).await;
     let all = [("a1".to_owned(), 100), ("b1".to_owned(), 150)];
-    assert_eq!(expired(sessions, before(200), 10).await, all);
-    assert_eq!(expired(sessions, before(200), 1).await, all[..1]);
-    assert!(expired(sessions, before(100), 10).await.is_empty());
-    assert!(expired(sessions, ExpiryRule::default(), 10).await.is_empty());
+    assert_eq!(list_expired(sessions, before(200), 10).await, all);
+    assert_eq!(list_expired(sessions, before(200), 1).await, all[..1]);
+    assert!(list_expired(sessions, before(100), 10).await.is_empty());
+    assert!(list_expired(sessions, ExpiryRule::default(), 10).await.is_empty());
 }
 
 async fn sessions_beyond_the_number_of_their_user_are_found(sessions: &dyn SessionService) {
     create_all(sessions).await;
-    assert_eq!(expired(sessions, at_most(1), 10).await, [("a1".to_owned(), 100), ("a2".to_owned(), 200)]);
-    assert!(expired(sessions, at_most(3), 10).await.is_empty());
+    assert_eq!(list_expired(sessions, at_most(1), 10).await, [("a1".to_owned(), 100), ("a2".to_owned(), 200)]);
+    assert!(list_expired(sessions, at_most(3), 10).await.is_empty());
     let both = ExpiryRule { idle_since: Some(Timestamp::from_micros(160)), user_sessions: Some(2) };
-    assert_eq!(expired(sessions, both, 10).await, [("a1".to_owned(), 100), ("b1".to_owned(), 150)]);
+    assert_eq!(list_expired(sessions, both, 10).await, [("a1".to_owned(), 100), ("b1".to_owned(), 150)]);
 }
 
 async fn a_session_that_a_turn_holds_is_not_found(sessions: &dyn SessionService) {
     create_all(sessions).await;
     let key = SessionKey::new("app", "ann", "a1");
     assert!(matches!(sessions.begin_turn(&key, None, LONG).await.unwrap(), TurnStart::Begun(_)));
-    assert_eq!(expired(sessions, before(160), 10).await, [("b1".to_owned(), 150)]);
+    assert_eq!(list_expired(sessions, before(160), 10).await, [("b1".to_owned(), 150)]);
 }
 
 /// Returns the services whose lists of sessions are not their own index.

@@ -67,7 +67,7 @@ impl CallJournal for CrashingSessions {
 
 /// Sends `hi` to a new session of `app`, on services that fail after `survive` events, and resumes the run with a new
 /// runner. Returns the session at the interruption and at the end.
-pub async fn list_interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
+pub async fn interrupted(app: &Arc<App>, survive: usize) -> (Session, Session) {
     let services = services();
     let key = services.sessions.create(&app.name, USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
     let crashing = CrashingSessions::new(services.sessions.clone(), survive);

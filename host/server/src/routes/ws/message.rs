@@ -254,7 +254,7 @@ fn move_references(schema: Value) -> Value {
             Some(name) => format!("#/$defs/{name}").into(),
             None => text.into(),
         },
-        Value::Array(items) => items.into_iter().map(moved).collect(),
+        Value::Array(items) => items.into_iter().map(move_references).collect(),
         Value::Object(map) => map.into_iter().map(|(key, value)| (key, move_references(value))).collect(),
         other => other,
     }
