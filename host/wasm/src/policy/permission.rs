@@ -331,6 +331,8 @@ mod tests {
         ];
         assert_eq!(used, expected);
         assert_eq!(Vec::from_iter(grants.uses.refused()), [("artifacts", 1), ("models", 2)]);
+        assert_eq!(grants, Grants { uses: Default::default(), ..grants.clone() }, "uses are no part of a comparison");
+        assert_ne!(grants, Grants { runs: Vec::new(), ..grants.clone() });
     }
 
     #[test]
