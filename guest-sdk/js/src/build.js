@@ -44,7 +44,7 @@ const WASI = {
   },
 };
 
-/** What a development component uses in addition. */
+/** Additional interfaces of a development component. */
 const DEVELOPMENT = {
   "hatchery:development": { version: "0.1.0", imports: "program", text: "interface program {\n  read: func() -> list<u8>;\n}\n" },
 };

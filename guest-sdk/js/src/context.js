@@ -152,7 +152,7 @@ class Sessions {
     this.app = app;
   }
 
-  /** Creates a session. `undefined` stands for a new id. */
+  /** Creates a session; with a new id if it is `undefined`. */
   create(id, state = {}) {
     return this.#host.createSession(this.app, id, state);
   }

@@ -152,7 +152,7 @@ async function* heard(requests) {
   for await (const request of requests) yield live.requestFromWit(request);
 }
 
-/** Streams what a live model says. A failure is the last response. */
+/** Streams the responses of a live model. A failure is the last response. */
 async function* converse(responses) {
   try {
     for await (const response of responses) yield live.responseToWit(response);

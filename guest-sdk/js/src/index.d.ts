@@ -166,7 +166,7 @@ export interface Run extends Iterable<Event> {
   cancel(): void;
 }
 
-/** What is sent in a live run, and to a live model. A live run takes a text or a content as a message, too. */
+/** A request of a live run or to a live model. A live run also accepts a text or a content as a message. */
 export type LiveRequest =
   | { content: Content; partial?: boolean }
   | { blob: { mimeType: string; data: Uint8Array; displayName?: string } }
@@ -175,14 +175,14 @@ export type LiveRequest =
   | { audioStreamEnd: true }
   | { toolResponses: NonNullable<Part["functionResponse"]>[] };
 
-/** A chunk of what was said, as text: new text only. */
+/** A chunk of a transcript: new text only. */
 export interface Transcription {
   text: string;
   /** Whether the utterance is over. */
   finished?: boolean;
 }
 
-/** What a live model says. Each tool call has an id, and its result arrives in `toolResponses`. */
+/** A response of a live model. Each tool call has an id, and its result arrives in `toolResponses`. */
 export type LiveResponse =
   | string
   | Content
@@ -208,7 +208,7 @@ export interface LiveRun extends IterableIterator<Event> {
   send(request: LiveRequest | Content | string): void;
   /** Returns the events up to the end of a turn, or of the run. */
   turn(): Event[];
-  /** Sends nothing more. A text model still answers what was sent, a live model hangs up. */
+  /** Closes the queue of requests. A text model still answers earlier messages, a live model closes the conversation. */
   close(): void;
   /** Cancels the run, and reads no more events. */
   cancel(): void;
@@ -229,7 +229,7 @@ export interface SessionInfo {
 /** The sessions of the user in one app. The session of the current run can be read, but not changed: its agents emit events instead. */
 export interface Sessions {
   readonly app: string;
-  /** Creates a session. `undefined` stands for a new id. */
+  /** Creates a session; with a new id if it is `undefined`. */
   create(id?: string, state?: Record<string, Json>): SessionInfo;
   get(id: string): SessionInfo | undefined;
   /** Returns up to `limit` sessions from number `offset` on, most recently updated first. */
@@ -578,7 +578,7 @@ export interface LiveModel {
   run(request: LlmRequest, connection: LiveConnection, ctx: Context): AsyncIterable<LiveResponse>;
 }
 
-/** Creates a live model, which agents refer to as `component:NAME/model`: `run` is an async generator that yields what the model says. */
+/** Creates a live model, which agents refer to as `component:NAME/model`: `run` is an async generator that yields the responses of the model. */
 export function liveModel(definition: { name: string; run: LiveModel["run"] }): LiveModel;
 
 interface AgentOptions {

@@ -112,7 +112,7 @@ export const summarizer = providerBuilder("summarizer", "summarizer");
 export const examples = providerBuilder("examples", "example provider");
 /** Creates a model: `run` is a generator, async or not, that yields the answer piece by piece. */
 export const model = providerBuilder("model", "model");
-/** Creates a live model: `run` is an async generator that yields what the model says. */
+/** Creates a live model: `run` is an async generator that yields the responses of the model. */
 export const liveModel = providerBuilder("liveModel", "live model");
 
 const COMMON_KEYS = ["name", "description", "subAgents", "beforeAgent", "afterAgent", "onAgentError"];

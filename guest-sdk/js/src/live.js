@@ -1,4 +1,4 @@
-// Live conversations: conversion of what is said in them, and live runs of other apps.
+// Live conversations: conversion of their requests and responses, and live runs of other apps.
 
 import { content as createContent } from "./content.js";
 import { blobFromWit, blobToWit, contentFromWit, contentToWit, functionCallToWit, functionResponseFromWit, functionResponseToWit } from "./convert.js";
@@ -52,7 +52,7 @@ const RESPONSES = {
   turnComplete: ["turn-complete"],
 };
 
-/** Converts what a live model yields. */
+/** Converts a value that a live model yields. */
 export function responseToWit(response) {
   if (typeof response === "string") return responseToWit({ content: createContent(response) });
   if (response?.parts) return responseToWit({ content: response });
@@ -103,7 +103,7 @@ export class LiveRun {
     return events;
   }
 
-  /** Sends nothing more. A text model still answers what was sent, a live model hangs up. */
+  /** Closes the queue of requests. A text model still answers earlier messages, a live model closes the conversation. */
   close() {
     this.#run.close();
   }

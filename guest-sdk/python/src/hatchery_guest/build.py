@@ -53,7 +53,7 @@ NEEDS_SNAPSHOT = 3
 """The exit code of ``--develop`` for a program that an interpreter cannot run."""
 
 PROGRAM_WIT = "package hatchery:development@0.1.0;\n\ninterface program {\n  read: func() -> list<u8>;\n}\n"
-"""What a development component imports in addition."""
+"""Additional imports of a development component."""
 
 
 def main() -> int:

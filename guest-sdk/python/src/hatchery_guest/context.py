@@ -73,7 +73,7 @@ class State(MutableMapping[str, Json]):
     """The session's state as a dict, including the code's own changes.
 
     Keys ``app:…`` are shared by all users of the app, ``user:…`` by the user's sessions. ``temp:…`` keys only exist during this run.
-    A value that is changed in place has to be assigned again.
+    A value that is changed in place must be assigned again.
     """
 
     def __init__(self, host: Host) -> None:

@@ -1,4 +1,4 @@
-"""Finds what a program consists of, for development components: its own modules, and those that its interpreter must contain."""
+"""Finds the modules of a program, for development components: its own, and those that its interpreter must contain."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class ToolResponses:
 
 @dataclass
 class Transcription:
-    """A chunk of what was said, as text: new text only."""
+    """A chunk of a transcript: new text only."""
 
     text: str
     finished: bool = False
@@ -77,10 +77,10 @@ class Usage:
 
 
 LiveRequest = Union[LiveMessage, Blob, LiveSignal, ToolResponses]
-"""What the user sends in a live conversation, and the host to a live model."""
+"""A request of the user in a live conversation, or of the host to a live model."""
 
 LiveResponse = Union[Content, Transcription, ToolCalls, ToolCallsCancelled, LiveSignal, Usage]
-"""What a live model says."""
+"""A response of a live model."""
 
 
 class LiveConnection:
@@ -107,7 +107,7 @@ class LiveModel:
     signature: Signature
 
     async def responses(self, request: LlmRequest, connection: LiveConnection, cx: Context) -> AsyncIterator[LiveResponse]:
-        """Returns what the model says. The generator advances as this is read."""
+        """Returns the responses of the model. The generator advances as they are read."""
         async for piece in call_handler(self.function, self.signature, cx, request, connection):
             yield _to_response(piece)
 
@@ -200,7 +200,7 @@ class LiveRun:
         return events
 
     def close(self) -> None:
-        """Sends nothing more. A text model still answers what was sent, a live model hangs up."""
+        """Closes the queue of requests. A text model still answers earlier messages, a live model closes the conversation."""
         self._requests.close()
 
     async def aclose(self) -> None:

@@ -46,7 +46,7 @@ class Sessions:
         self.app = app
 
     async def create(self, id: str | None = None, state: dict[str, Any] | None = None) -> SessionInfo:
-        """Creates a session. ``None`` stands for a new id."""
+        """Creates a session; with a new id if it is ``None``."""
         return await self._host.create_session(self.app, id, schema.dump(state or {}))
 
     async def get(self, id: str) -> SessionInfo | None:

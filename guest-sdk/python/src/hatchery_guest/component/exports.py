@@ -166,7 +166,7 @@ class LiveModels:
 
 
 async def _converse(responses: Any, writer: Any) -> None:
-    """Writes what a live model says, each response after the host has read the one before. A failure is the last one."""
+    """Writes the responses of a live model, each after the host has read the previous one. A failure is the last one."""
     with writer:
         try:
             async for response in responses:
