@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Result, ensure};
 use hatchery_tests::host::{USER, session_path};
 use hatchery_tests::{Folder, Host, paths};
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::cli::{Output, hatchery};
@@ -111,12 +112,36 @@ async fn sessions_are_forked_rewound_and_imported_beside_a_running_server() -> R
     Ok(())
 }
 
+#[tokio::test]
+async fn a_host_that_stops_moves_the_write_ahead_logs_into_the_databases() -> Result<()> {
+    let folder = desk()?;
+    let data = folder.data();
+    let host = Host::serve_with_args(&folder, &[], &["--data-dir".as_ref(), data.as_os_str()]).await?;
+    host.ask("desk", "first", "The lamp is red").await?;
+    let memory = host.request(Method::PATCH, &format!("/apps/desk/users/{USER}/memory"));
+    ensure!(host.send(memory.json(&json!({"sessionId": "first"}))).await?.status == 204);
+    let log = |name: &str| data.join(format!("{name}-wal"));
+    for name in ["sessions.db", "memory.db"] {
+        ensure!(log(name).metadata()?.len() > 0, "{name}");
+    }
+    ensure!(host.stop().await?);
+    for name in ["sessions.db", "memory.db"] {
+        ensure!(!log(name).exists(), "{name}");
+    }
+    Ok(())
+}
+
 /// Returns the deletions of an audit log, with what tells who has deleted.
 fn deletions(log: &Path) -> Result<Vec<Value>> {
+    audited(log, "deletion")
+}
+
+/// Returns the lines of a kind in an audit log, without their time.
+fn audited(log: &Path, kind: &str) -> Result<Vec<Value>> {
     let text = std::fs::read_to_string(log)?;
     let lines = text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>()?;
-    let deletions = lines.into_iter().filter(|line| line["kind"] == "deletion");
-    let without_time = deletions.map(|mut line| {
+    let of_kind = lines.into_iter().filter(|line| line["kind"] == kind);
+    let without_time = of_kind.map(|mut line| {
         line.as_object_mut().map(|line| line.remove("time"));
         line
     });
@@ -165,6 +190,43 @@ async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_serve
 }
 
 #[tokio::test]
+async fn an_import_by_the_command_is_in_the_audit_log_beside_those_of_clients() -> Result<()> {
+    let folder = desk()?;
+    folder.write("hatchery.yaml", "server: { allow_import: true }\n")?;
+    let data = folder.data();
+    let config = folder.file("hatchery.yaml");
+    let args = ["--config".as_ref(), config.as_os_str(), "--data-dir".as_ref(), data.as_os_str()];
+    let host = Host::serve_with_args(&folder, &[], &args).await?;
+    host.ask("desk", "first", "The lamp is red").await?;
+    let export = sessions(&folder, &["export", "first"]).await?;
+    folder.write("first.json", &export.stdout)?;
+    for (id, more) in [("second", &[][..]), ("third", &["--shared-state"])] {
+        let args = [&["import", "first.json", "--session", id], more].concat();
+        let imported = sessions(&folder, &args).await?;
+        ensure!(imported.success, "{}", imported.stderr);
+    }
+    ensure!(!sessions(&folder, &["import", "first.json"]).await?.success, "there is a session of its id");
+    let events = serde_json::from_str::<Value>(&export.stdout)?["events"].clone();
+    host.post(&session_path("desk", "fourth"), &json!({"events": events})).await?.json(200)?;
+    let log = folder.data().join("audit/audit.log");
+    let line = |id: &str, detail: &str| {
+        json!({"level": "INFO", "kind": "import", "app": "desk", "user": USER, "session": id, "decision": "allowed",
+            "detail": detail, "action": "hatchery sessions import"})
+    };
+    let mut by_client = line("fourth", "4 events");
+    by_client.as_object_mut().map(|line| line.remove("action"));
+    let lines = [line("second", "4 events"), line("third", "4 events, with shared state"), by_client];
+    assert_eq!(audited(&log, "import")?, lines);
+
+    // Nothing is imported that cannot be recorded.
+    folder.write("hatchery.yaml", "audit: { file: desk }\n")?;
+    let refused = sessions(&folder, &["import", "first.json", "--session", "fifth"]).await?;
+    ensure!(!refused.success && refused.stderr.contains("cannot open the audit log"), "{}", refused.stderr);
+    host.get(&session_path("desk", "fifth")).await?.error(404, "SESSION_NOT_FOUND")?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_deletion_by_a_component_deletes_the_artifacts_unless_they_are_kept() -> Result<()> {
     for (retention, left) in
         [("", json!(["user:kept"])), ("retention: { keep_artifacts: true }\n", json!(["note", "user:kept"]))]
@@ -202,7 +264,8 @@ async fn the_call_of_a_single_tool_leaves_no_artifact() -> Result<()> {
     let grants = "components: { services: { grants: { artifacts: write } } }\n";
     folder.write_operator_config(&format!("{grants}server: {{ dev_ui: full }}\n"))?;
     let host = Host::serve(&folder).await?;
-    let called = host.post("/components/services/tools/shred/call", &json!({"args": {}})).await?.json(200)?;
+    let call = host.request(Method::POST, "/components/services/tools/shred/call");
+    let called = host.send(call).await?.json(200)?;
     ensure!(called["result"].is_null() && called["error"].is_null(), "{called}");
     ensure!(host.stop().await?);
     let mut folders = vec![folder.data().join("artifacts")];

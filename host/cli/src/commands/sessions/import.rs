@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use hatchery::adk_sessions::AdkSessions;
+use hatchery::audit::TARGET;
 use hatchery_core::{EventData, ImportError, JsonMap, SessionImport, SessionKey, SessionService, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::audit;
 use crate::outcome::Outcome;
 use crate::service_args::ServiceArgs;
 use crate::terminal::{escape_control, pluralize};
@@ -58,6 +60,8 @@ pub async fn run(args: &Args) -> anyhow::Result<Outcome> {
     let file = args.file.display();
     let is_database = is_sqlite(&args.file).with_context(|| format!("cannot read {file}"))?;
     let sessions = args.folder.services().await?.sessions;
+    let (config, storage) = args.folder.storage()?;
+    audit::open_beside_server(&config.audit, &storage)?;
     let stored = if is_database {
         import_database(args, &*sessions).await?
     } else {
@@ -128,10 +132,19 @@ async fn store(
 ) -> anyhow::Result<ImportOutcome> {
     let import = if args.shared_state { import } else { import.without_shared_state() };
     match import.store(sessions, &key.app, &key.user, Some(&key.id)).await {
-        Ok(session) => Ok(ImportOutcome::Imported { events: session.revision }),
+        Ok(session) => {
+            record(args, key, session.revision);
+            Ok(ImportOutcome::Imported { events: session.revision })
+        }
         Err(ImportError::Store(StoreError::SessionExists(_))) => Ok(ImportOutcome::Exists),
         Err(error) => Err(error.into()),
     }
+}
+
+fn record(args: &Args, SessionKey { app, user, id }: &SessionKey, events: u64) {
+    let state = if args.shared_state { ", with shared state" } else { "" };
+    let (action, detail) = ("hatchery sessions import", format!("{events} events{state}"));
+    tracing::info!(target: TARGET, %app, %user, session = %id, action, decision = "allowed", detail, "import");
 }
 
 fn to_json(key: &SessionKey, stored: &ImportOutcome) -> Value {
