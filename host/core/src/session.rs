@@ -362,6 +362,10 @@ pub trait SessionService: Send + Sync {
         Ok(())
     }
 
+    /// Completes what is in progress and closes files, at the end of a program. Later calls may fail. The default does
+    /// nothing.
+    async fn close(&self) {}
+
     /// Returns at most `limit` sessions of an app that have expired by a rule and that no turn holds, least recently
     /// used first. Sessions of the host's own user, [`HOST_USER`](crate::HOST_USER), never expire.
     ///

@@ -63,6 +63,11 @@ pub trait WrapperSessionService: Send + Sync {
         self.inner().close_session(key).await
     }
 
+    /// See [`SessionService::close`].
+    async fn close(&self) {
+        self.inner().close().await;
+    }
+
     /// See [`SessionService::expired`].
     async fn list_expired(
         &self,
@@ -168,6 +173,10 @@ impl<T: WrapperSessionService> SessionService for T {
 
     async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         WrapperSessionService::close_session(self, key).await
+    }
+
+    async fn close(&self) {
+        WrapperSessionService::close(self).await;
     }
 
     async fn list_expired(

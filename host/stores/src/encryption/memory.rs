@@ -107,6 +107,10 @@ impl MemoryService for EncryptedMemory {
         self.inner.embedder_calls(texts)
     }
 
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
         let words = query_words(query);
         if words.is_empty() {

@@ -150,6 +150,10 @@ impl SqliteMemory {
 
 #[async_trait]
 impl MemoryService for SqliteMemory {
+    async fn close(&self) {
+        SqliteMemory::close(self).await;
+    }
+
     async fn add_session(&self, session: &Session) -> Result<(), StoreError> {
         self.insert(&session.key, session.events.iter(), true).await
     }

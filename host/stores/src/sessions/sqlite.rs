@@ -139,6 +139,10 @@ impl SqliteSessions {
 
 #[async_trait]
 impl SessionService for SqliteSessions {
+    async fn close(&self) {
+        SqliteSessions::close(self).await;
+    }
+
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
