@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::folder::Folder;
 use crate::sse::Stream;
-use crate::{Answer, event, paths};
+use crate::{Answer, event, paths, threads};
 
 /// A timeout that only a defect reaches.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -157,12 +157,20 @@ impl Host {
     ///
     /// # Errors
     /// If it does not end.
-    pub async fn stop(mut self) -> anyhow::Result<bool> {
+    pub async fn stop(self) -> anyhow::Result<bool> {
+        self.signal("-TERM").await?;
+        self.wait_for_end().await
+    }
+
+    /// Waits for the end of the process after a signal. Returns true if its exit code was 0.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub async fn wait_for_end(mut self) -> anyhow::Result<bool> {
         let id = self.child.id().context("it has already ended")?.to_string();
-        let sent = Command::new("kill").args(["-TERM", &id]).status().await?;
-        ensure!(sent.success(), "cannot send a signal to it");
         let status = tokio::time::timeout(TIMEOUT, self.child.wait()).await;
-        Ok(status.with_context(|| format!("still running after {TIMEOUT:?}: {}", self.log.text()))??.success())
+        let describe = || format!("still running after {TIMEOUT:?}: {}{}", self.log.text(), threads::describe(&id));
+        Ok(status.with_context(describe)??.success())
     }
 
     /// Sends a signal to the process, such as `-STOP`.

@@ -24,8 +24,10 @@ pub mod soak;
 pub mod socket;
 pub mod sse;
 pub mod stage;
+pub mod stuck_engine;
 pub mod swap_load;
 pub mod swapper;
+mod threads;
 
 /// Reports on stderr that something is not tested. Bypasses the test harness, which captures the output of passing
 /// tests.
@@ -42,4 +44,5 @@ pub use live::Live;
 pub use registry::Registry;
 pub use socket::{Frame, Socket};
 pub use stage::Stage;
+pub use stuck_engine::StuckEngine;
 pub use swap_load::SwapLoad;

@@ -9,6 +9,7 @@ mod native;
 mod reload;
 mod sections;
 mod settings;
+mod stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -222,16 +223,6 @@ impl Host {
         settings::log_settings(&config, &self.plugin_names());
         settings::warn_of_unknown_apps(&config, self.apps.app_names(), &report);
         settings::warn_of_unknown_components(&config, &report);
-    }
-
-    /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers
-    /// and the code executors.
-    pub async fn close(self) {
-        self.runner.close().await;
-        for app in self.apps.app_names().iter().filter_map(|name| self.apps.app(name)) {
-            app.close().await;
-        }
-        self.live.parts.connections.close().await;
     }
 }
 

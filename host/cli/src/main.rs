@@ -26,6 +26,7 @@ mod systemd;
 mod template;
 mod terminal;
 mod test_report;
+mod watchdog;
 
 use std::process::ExitCode;
 

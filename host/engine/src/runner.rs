@@ -259,6 +259,11 @@ impl Runner {
     /// Waits until no run and no compaction is in progress, then closes the plugins.
     pub async fn close(&self) {
         self.drain().await;
+        self.close_plugins().await;
+    }
+
+    /// Closes the plugins without waiting for runs.
+    pub async fn close_plugins(&self) {
         self.0.plugins.close().await;
     }
 

@@ -234,6 +234,11 @@ impl Connections {
         });
     }
 
+    /// Returns the number of open connections.
+    pub(crate) fn open(&self) -> usize {
+        self.open.receiver_count()
+    }
+
     /// Closes every connection after its current request.
     pub(crate) async fn shutdown(self) {
         self.closing.cancel();

@@ -151,7 +151,13 @@ impl Server {
 async fn shut_down(state: &AppState, connections: Connections) {
     state.stop().cancel();
     let runner = state.runner();
-    tracing::info!(active_runs = runner.active_runs(), "stopping: waiting for active runs");
+    let drain_timeout = state.config().drain_timeout;
+    tracing::info!(
+        active_runs = runner.active_runs(),
+        connections = connections.open(),
+        "stopping: waiting for active runs and connections, at most {} seconds",
+        drain_timeout.as_secs()
+    );
     let mut end = pin!(async {
         let close_sessions = async {
             // Live runs have no end of their own either.
@@ -168,7 +174,7 @@ async fn shut_down(state: &AppState, connections: Connections) {
         tokio::join!(connections.shutdown(), close_sessions);
         runner.drain().await;
     });
-    if tokio::time::timeout(state.config().drain_timeout, &mut end).await.is_ok() {
+    if tokio::time::timeout(drain_timeout, &mut end).await.is_ok() {
         return;
     }
     tracing::warn!(active_runs = runner.active_runs(), "the drain timeout has passed: cancelling runs and connections");

@@ -1,8 +1,10 @@
 //! Changes of the configuration while the host serves: what applies without a restart, and what does not.
 
 mod agents;
+mod executors;
 mod runs;
 mod server;
+mod tls;
 
 use std::ffi::OsStr;
 

@@ -10,9 +10,10 @@ use hatchery_core::{CodeExecutor, CredentialService};
 use hatchery_engine::Extensions;
 use hatchery_mcp::McpServers;
 use hatchery_openapi::Apis;
+use tokio::task::JoinSet;
 
 use crate::a2a;
-use crate::code_executors::{self, CodeExecutors};
+use crate::code_executors::{self, CodeExecutors, RevocableExecutor};
 use crate::config::Config;
 use crate::egress::{HostEgress, Policies};
 use crate::openapi;
@@ -29,6 +30,8 @@ pub(super) struct Connections {
     credentials: Arc<dyn CredentialService>,
     indexes: Arc<ArcSwap<Indexes>>,
     replaced: Arc<Mutex<Replaced>>,
+    /// Code executors that are being closed. Their containers may take a while to end.
+    closing: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// The parts that a changed configuration replaces as a whole.
@@ -74,6 +77,7 @@ impl Connections {
             credentials: credentials.clone(),
             indexes: Arc::new(ArcSwap::from_pointee(indexes)),
             replaced: Arc::new(Mutex::new(replaced)),
+            closing: Arc::default(),
         }
     }
 
@@ -136,25 +140,32 @@ impl Connections {
             );
             self.mcp_servers.close_server(name).await;
         }
-        let withdrawn: Vec<_> = {
-            let replaced = self.replaced.lock_unpoisoned();
-            code_executors::withdraw(&replaced.executors, &now.code_executors).cloned().collect()
-        };
-        for executor in withdrawn {
+        let replaced = self.replaced.lock_unpoisoned();
+        for executor in code_executors::withdraw(&replaced.executors, &now.code_executors) {
             let name = executor.name();
             tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
-            executor.close().await;
+            self.begin_closing(executor.clone());
         }
+        drop(replaced);
         self.restrict_egress(now);
     }
 
-    /// Closes the connections to MCP servers, and ends the processes and containers of code executors.
-    pub(super) async fn close(&self) {
+    pub(super) async fn close_mcp_servers(&self) {
         self.mcp_servers.close().await;
+    }
+
+    /// Ends what code executors keep, those that were withdrawn before included.
+    pub(super) async fn close_executors(&self) {
         let executors = std::mem::take(&mut self.replaced.lock_unpoisoned().executors);
-        for executor in executors.values().flatten() {
-            executor.close().await;
-        }
+        executors.into_values().flatten().for_each(|executor| self.begin_closing(executor));
+        let mut closing = std::mem::take(&mut *self.closing.lock_unpoisoned());
+        while closing.join_next().await.is_some() {}
+    }
+
+    fn begin_closing(&self, executor: Arc<RevocableExecutor>) {
+        let mut closing = self.closing.lock_unpoisoned();
+        while closing.try_join_next().is_some() {}
+        closing.spawn(async move { executor.close().await });
     }
 
     fn restrict_egress(&self, config: &Config) {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -78,6 +79,8 @@ pub(crate) struct LiveConfig {
     in_force: ArcSwap<Config>,
     /// Held while a configuration is applied.
     applying: tokio::sync::Mutex<()>,
+    /// True once the host stops.
+    is_closed: AtomicBool,
     pub(super) parts: Parts,
     services: Mutex<ExposedServices>,
     subscribers: Mutex<Vec<Arc<dyn ConfigSubscriber>>>,
@@ -133,7 +136,14 @@ impl LiveConfig {
     /// `source` is `None` if the configuration cannot change.
     pub(super) fn new(source: Option<ConfigSource>, config: Config, parts: Parts) -> Self {
         let (applying, services, subscribers) = (tokio::sync::Mutex::default(), Mutex::default(), Mutex::default());
-        Self { source, in_force: ArcSwap::from_pointee(config), applying, parts, services, subscribers }
+        let (in_force, is_closed) = (ArcSwap::from_pointee(config), AtomicBool::new(false));
+        Self { source, in_force, applying, is_closed, parts, services, subscribers }
+    }
+
+    /// Waits for the end of a change in progress. No other one begins.
+    pub(super) async fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        let _applying = self.applying.lock().await;
     }
 
     pub(super) fn config(&self) -> Arc<Config> {
@@ -192,6 +202,9 @@ impl LiveConfig {
     pub(super) async fn reload(&self, trigger: Trigger) -> bool {
         let Some(source) = &self.source else { return true };
         let _applying = self.applying.lock().await;
+        if self.is_closed.load(Ordering::SeqCst) {
+            return true;
+        }
         let loaded = source.load().and_then(|loaded| {
             self.parts.paths.check(&loaded.config, &loaded.file)?;
             Ok(loaded)

@@ -7,6 +7,7 @@ mod reload;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
 use hatchery::services::{ServicesError, create_data_folder};
@@ -26,12 +27,16 @@ use crate::host::{self, ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::systemd::{Notification, notify};
+use crate::watchdog::Watchdog;
 use announcement::Announcement;
 use listen::{ListenAddress, parse_socket, resolve};
 use reload::{Hangup, ServedConfig};
 
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8080;
+
+/// How long a stop may take in addition to `server.drain_timeout`. Its waits are shorter together.
+const MAX_STOP: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery serve my-agents --port 9000\n  \
@@ -156,7 +161,7 @@ pub async fn serve(
     announcement.write_first(&loading, has_dev_ui)?;
     on_listening(&url);
     notify(Notification::Ready);
-    let mut load_result = Ok(());
+    let (mut load_result, mut watchdog) = (Ok(()), None);
     let stop = async {
         let load = async {
             if is_loading {
@@ -175,11 +180,20 @@ pub async fn serve(
             }
         };
         load_result = load_until_interrupted(load, interrupt).await;
+        let limit = host.config().server.drain_timeout.saturating_add(MAX_STOP);
+        watchdog = Watchdog::start(limit, "active runs and connections")
+            .inspect_err(|error| tracing::warn!(%error, "the stop has no watchdog"))
+            .ok();
         notify(Notification::Stopping);
     };
     server.serve(stop).await;
-    host.close().await;
+    let enter = |step| watchdog.iter().for_each(|watchdog| watchdog.enter(step));
+    enter("plugins, toolsets, MCP servers, code executors and stores");
+    host.stop().await;
+    enter("the receiver of spans");
     telemetry.shut_down().await?;
+    enter("the end of the process");
+    tracing::info!("stopped");
     load_result.map(|()| Outcome::Success)
 }
 

@@ -46,6 +46,7 @@ async fn check(kind: EngineKind) -> Result<()> {
     while !engine.containers(LABEL)?.is_empty() {
         tokio::task::yield_now().await;
     }
+    ensure!(host.stop().await?);
     Ok(())
 }
 
