@@ -1,8 +1,9 @@
 //! Settings of the HTTP server.
 
 use anyhow::{Result, ensure};
-use hatchery_tests::Host;
 use hatchery_tests::host::{message, session_path};
+use hatchery_tests::sse::Stream;
+use hatchery_tests::{Folder, Host};
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -131,5 +132,75 @@ async fn sessions_are_deleted_by_rules_that_are_added() -> Result<()> {
     host.wait_for_log("deleted sessions by the rules of `retention`").await?;
     host.get(&session_path("hello", "a")).await?.error(404, "SESSION_NOT_FOUND")?;
     host.get(&session_path("hello", "c")).await?.json(200)?;
+    Ok(())
+}
+
+/// An app that answers `Hello`, but for the message `wait` after ten minutes.
+fn slow_folder(config: &str) -> Result<Folder> {
+    let folder = Folder::empty()?;
+    folder.write("slow/root_agent.yaml", "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Wait.\n")?;
+    let answers = "turns:\n  - when: { user: wait }\n    delay_ms: 600000\n    reply: late\n  - reply: Hello\n";
+    folder.write("slow/answers.yaml", answers)?;
+    folder.write_operator_config(config)?;
+    Ok(folder)
+}
+
+/// Begins a run that takes ten minutes, and waits until its session has the message.
+async fn begin_waiting(host: &Host, session: &str) -> Result<Stream> {
+    host.create_session("slow", session).await?;
+    let run = host.stream("slow", session, "wait", false).await?;
+    while host.get(&session_path("slow", session)).await?.json(200)?["events"] == json!([]) {}
+    Ok(run)
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_runs_as_long_as_the_changed_configuration_says() -> Result<()> {
+    let folder = slow_folder("server: {drain_timeout: 1h}\n")?;
+    let host = Host::serve(&folder).await?;
+    let run = begin_waiting(&host, "a").await?;
+    apply(&host, &folder, "server: {drain_timeout: 1ms}\n", &["server.drain_timeout"]).await?;
+    assert_eq!(setting(&host, "server.drain_timeout").await?["value"], "1ms");
+    host.signal("-TERM").await?;
+    host.wait_for_log("the drain timeout has passed: cancelling runs and connections").await?;
+    ensure!(host.wait_for_end().await?);
+    drop(run);
+    Ok(())
+}
+
+#[tokio::test]
+async fn others_wait_for_a_host_that_has_died_as_long_as_the_changed_configuration_says() -> Result<()> {
+    let folder = slow_folder("server: {turn_lease: 1min}\n")?;
+    let host = Host::serve(&folder).await?;
+    // One that is alone with a database does not wait for the leases of those that have died.
+    let other = Host::serve(&folder).await?;
+    let before = begin_waiting(&host, "before").await?;
+    apply(&host, &folder, "server: {turn_lease: 100ms}\n", &["server.turn_lease"]).await?;
+    let after = begin_waiting(&host, "after").await?;
+    host.kill().await?;
+    drop((before, after));
+    let greet = async |session| other.post("/run", &message("slow", session, "Hi")).await?.json(200);
+    tokio::select! {
+        answer = greet("before") => anyhow::bail!("its turn was begun with a longer lease: {answer:?}"),
+        answer = greet("after") => ensure!(answer?.to_string().contains("Hello")),
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn prices_of_models_change() -> Result<()> {
+    let folder = folder("prices: {models: {a: {input: 1, output: 4}}}\n")?;
+    let host = Host::serve(&folder).await?;
+    let prices = async || anyhow::Ok(host.get("/config").await?.json(200)?["prices"].clone());
+    assert_eq!(prices().await?, json!({"currency": "USD", "models": {"a": {"input": 1.0, "output": 4.0}}}));
+    let config = "prices: {models: {a: {input: 2, cached_input: 0.5, output: 4}, b: {input: 3, output: 3}}}\n";
+    apply(&host, &folder, config, &["prices"]).await?;
+    let a = json!({"input": 2.0, "cachedInput": 0.5, "output": 4.0});
+    assert_eq!(prices().await?["models"], json!({"a": a, "b": {"input": 3.0, "output": 3.0}}));
+    folder.write_operator_config("prices: {models: {a: {input: -2, output: 4}}}\n")?;
+    host.wait_for_log("prices.models.a.input: a price is a number of at least 0").await?;
+    host.wait_for_log("; the previous settings remain in force").await?;
+    assert_eq!(prices().await?["models"]["b"], json!({"input": 3.0, "output": 3.0}));
+    apply(&host, &folder, "", &["prices"]).await?;
+    assert_eq!(prices().await?["models"], json!({}));
     Ok(())
 }
