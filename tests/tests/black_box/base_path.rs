@@ -74,6 +74,21 @@ async fn every_protocol_is_below_the_base_path() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_host_of_several_apps_names_the_cards_below_its_base_path() -> Result<()> {
+    let folder = folder()?;
+    folder.write("other/root_agent.yaml", "name: other\nmodel: scripted:echo/answers.yaml\ninstruction: Echo.\n")?;
+    let host = Host::serve_with_args(&folder, &[], &["--base-path", BASE]).await?;
+    let detail = host.get("/.well-known/agent-card.json").await?.error(404, "NO_DEFAULT_APP")?;
+    ensure!(
+        detail
+            == "this server has several apps: read the card of one at `/team/agents/a2a/APP/.well-known/agent-card.json`, or \
+                name one by `a2a.expose.default_app` in hatchery.yaml",
+        "{detail}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
 async fn top_reads_a_host_below_its_base_path_and_says_where_it_is() -> Result<()> {
     let host = serve().await?;
     let top = async |url: &str| -> Result<(bool, String)> {

@@ -86,8 +86,10 @@ async fn default_card(
 ) -> Result<Response, ApiError> {
     let card = endpoint(&state, &method, &uri)?.default_card(&headers);
     card.map(|response| response.map(Body::new)).ok_or_else(|| {
-        let detail = "this server has several apps: read the card of one at `/a2a/APP/.well-known/agent-card.json`, or name one by \
-                      `a2a.expose.default_app` in hatchery.yaml";
+        let path = state.config().path_of("/a2a/APP/.well-known/agent-card.json");
+        let detail = format!(
+            "this server has several apps: read the card of one at `{path}`, or name one by `a2a.expose.default_app` in hatchery.yaml"
+        );
         ApiError::new(StatusCode::NOT_FOUND, "NO_DEFAULT_APP", detail)
     })
 }

@@ -265,7 +265,7 @@ async fn add_session(
 }
 
 /// The request for an evaluation.
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 #[schema(as = EvalRunBody)]
 #[serde(rename_all = "camelCase")]
 struct RunBody {
@@ -342,13 +342,13 @@ async fn evaluate(
     post,
     path = "/dev/apps/{app}/eval-sets/{set}/run",
     tag = "evaluation",
-    request_body = RunBody,
+    request_body = Option<RunBody>,
     responses((status = 200, description = "The results", body = schemas::RunEvalResponse))
 )]
 async fn run(
     state: State<AppState>,
     params: Params<(String, String)>,
-    body: Json<RunBody>,
+    body: RawJson,
 ) -> Result<axum::Json<Value>, ApiError> {
     let axum::Json(results) = run_older(state, params, body).await?;
     Ok(axum::Json(json!({"runEvalResults": results})))
@@ -357,9 +357,9 @@ async fn run(
 async fn run_older(
     State(state): State<AppState>,
     Params((app, set)): Params<(String, String)>,
-    Json(body): Json<RunBody>,
+    body: RawJson,
 ) -> Result<axum::Json<Value>, ApiError> {
-    let (app, result) = evaluate(&state, &app, set, body).await?;
+    let (app, result) = evaluate(&state, &app, set, body.parse_or_default()?).await?;
     let results: Vec<_> = result.eval_case_results.iter().map(|result| RunEvalResult::new(&app, result)).collect();
     serde_json::to_value(results).map(axum::Json).map_err(|_| ApiError::internal())
 }

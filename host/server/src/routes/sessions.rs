@@ -67,7 +67,7 @@ async fn create(
     Params((app, user)): Params<(String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
-    let body = if body.is_empty() { CreateBody::default() } else { body.parse()? };
+    let body: CreateBody = body.parse_or_default()?;
     let events = body.events.unwrap_or_default();
     let initial_state = body.state.unwrap_or_default();
     principal.check_state(&initial_state)?;
@@ -108,7 +108,7 @@ async fn create_with_id(
     Params((app, user, id)): Params<(String, String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
-    let mut initial: JsonMap = if body.is_empty() { JsonMap::new() } else { body.parse()? };
+    let mut initial: JsonMap = body.parse_or_default()?;
     if initial.len() == 1 {
         match initial.get_mut("state") {
             Some(Value::Object(inner)) => initial = std::mem::take(inner),

@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::traces::SpanView;
 use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params};
+use crate::extract::{Params, RawJson};
 use crate::state::AppState;
 
 /// The name of the app and the agent of a test call.
@@ -29,7 +29,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(call))
 }
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Default, Deserialize, ToSchema)]
 struct CallBody {
     #[schema(value_type = Option<Object>)]
     #[serde(default)]
@@ -74,14 +74,15 @@ impl From<Result<Value, ToolError>> for Outcome {
     post,
     path = "/components/{name}/tools/{tool}/call",
     tag = "components",
-    request_body = CallBody,
+    request_body = Option<CallBody>,
     responses((status = 200, description = "The result, or the error of the tool", body = schemas::ToolCall))
 )]
 async fn call(
     State(state): State<AppState>,
     Params((component, name)): Params<(String, String)>,
-    JsonBody(body): JsonBody<CallBody>,
+    body: RawJson,
 ) -> Result<Json<CallView>, ApiError> {
+    let body: CallBody = body.parse_or_default()?;
     if state.config().dev_ui() != DevUi::Full {
         let detail = "this server does not let its clients call single tools; an agent can call them";
         let error = ApiError::new(StatusCode::FORBIDDEN, "TOOL_CALL_NOT_ALLOWED", detail);

@@ -127,7 +127,7 @@ async fn fork(
     Params((app, user, id)): Params<(String, String, String)>,
     body: RawJson,
 ) -> Result<Response, ApiError> {
-    let body = if body.is_empty() { ForkBody::default() } else { body.parse()? };
+    let body: ForkBody = body.parse_or_default()?;
     state.app(&app)?;
     let point = match (body.event_id, body.revision) {
         (None, None) => None,
