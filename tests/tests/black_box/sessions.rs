@@ -192,9 +192,8 @@ async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_serve
 #[tokio::test]
 async fn an_import_by_the_command_is_in_the_audit_log_beside_those_of_clients() -> Result<()> {
     let folder = desk()?;
-    folder.write("hatchery.yaml", "server: { allow_import: true }\n")?;
-    let data = folder.data();
-    let config = folder.file("hatchery.yaml");
+    folder.write_operator_config("server: { allow_import: true }\n")?;
+    let (data, config) = (folder.data(), folder.operator_config());
     let args = ["--config".as_ref(), config.as_os_str(), "--data-dir".as_ref(), data.as_os_str()];
     let host = Host::serve_with_args(&folder, &[], &args).await?;
     host.ask("desk", "first", "The lamp is red").await?;
