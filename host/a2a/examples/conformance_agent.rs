@@ -1,4 +1,5 @@
-//! The agent under test of the A2A conformance suite. What it does depends on how the id of the message begins.
+//! The agent under test of the A2A conformance suite, for the version that the first argument names. What it does depends on
+//! how the id of the message begins.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use axum::extract::Request;
 use axum::routing::any;
 use axum::{Router, http};
 use bytes::Bytes;
-use hatchery_a2a::{A2aEndpoint, A2aService, Egress, ServerSettings, Url};
+use hatchery_a2a::{A2aEndpoint, A2aService, Egress, ServerSettings, Url, Version};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Blob, Content, CustomAgent, CustomAgentSpec, EventData, FileData, FunctionCall,
     JsonMap, Part, PartData, RunError, new_event_id, new_function_call_id,
@@ -50,6 +51,11 @@ impl CustomAgent for ConformanceAgent {
         let is_long_talk = begins("test-history");
         if begins("tck-input-required") || is_long_talk || (!is_known && !is_answer) {
             return ask(&cx).await;
+        }
+        if begins("tck-message") {
+            let content = Some(Arc::new(Content::new("model", vec![result(&id)])));
+            let custom_metadata = Some(Box::new(serde_json::json!({"a2a:message": true})));
+            return cx.emit(EventData { content, custom_metadata, ..EventData::default() }).await.map(drop);
         }
         emit(&cx, "", vec![result(&id)], false).await
     }
@@ -131,7 +137,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let spec = CustomAgentSpec { code: Arc::new(ConformanceAgent), model: None, tools: Vec::new() };
     let app = App::new(NAME, Agent::new(NAME, "Is tested.", AgentKind::Custom(spec)))?;
-    let settings = ServerSettings { push: Some(Arc::new(Anywhere)), ..ServerSettings::default() };
+    let version = match std::env::args().nth(1).as_deref() {
+        Some("0.3") => Version::V0_3,
+        Some("1.0") => Version::V1_0,
+        _ => return Err("name the version: 0.3 or 1.0".into()),
+    };
+    let settings = ServerSettings {
+        versions: vec![version],
+        // The suite sends a file of an unknown type, and expects an answer.
+        input_modes: vec!["*/*".into()],
+        push: Some(Arc::new(Anywhere)),
+        ..ServerSettings::default()
+    };
     let service = A2aService::new(Runner::new(services()), Arc::new(Apps(Arc::new(app))), settings);
     let endpoint = A2aEndpoint::new(service);
     let answer = move |request: Request| {

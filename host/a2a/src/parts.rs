@@ -209,7 +209,7 @@ pub(crate) fn send(part: &HostPart, long_running: &[String]) -> Option<Part> {
         set(&mut sent.metadata, THOUGHT_SIGNATURE, STANDARD.encode(signature));
     }
     if let Some(Value::Object(metadata)) = part.extra.get(PART_METADATA) {
-        let foreign = metadata.iter().filter(|(key, _)| !is_own_key(key) && *key != MESSAGE_ID);
+        let foreign = metadata.iter().filter(|(key, _)| !is_own_key(key) && *key != MESSAGE_ID && *key != IS_TEXT);
         sent.metadata.extend(foreign.map(|(key, value)| (key.clone(), value.clone())));
     }
     Some(sent)
@@ -225,14 +225,33 @@ fn typed_part(name: &str, data: &impl Serialize) -> Part {
 /// The metadata key of the first part of a user's message that has the id of the message.
 const MESSAGE_ID: &str = "a2a:messageId";
 
-/// Remembers the id of a message in its first part, since events have ids of their own.
-pub(crate) fn set_message_id(parts: &mut [HostPart], id: &str) {
+/// The metadata key of a function response that the user has sent as a text.
+const IS_TEXT: &str = "a2a:isText";
+
+fn set_on_first(parts: &mut [HostPart], key: &str, value: Value) {
     if let Some(part) = parts.first_mut() {
         let metadata = part.extra.entry(PART_METADATA).or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
-            metadata.insert(MESSAGE_ID.into(), id.into());
+            metadata.insert(key.into(), value);
         }
     }
+}
+
+/// Remembers the id of a message in its first part, since events have ids of their own.
+pub(crate) fn set_message_id(parts: &mut [HostPart], id: &str) {
+    set_on_first(parts, MESSAGE_ID, id.into());
+}
+
+/// Remembers that the user has sent a text, which became the function response that is the first part.
+pub(crate) fn mark_as_text(parts: &mut [HostPart]) {
+    set_on_first(parts, IS_TEXT, true.into());
+}
+
+/// Returns the text of a part that [`mark_as_text`] has marked.
+pub(crate) fn text_answer(part: &HostPart) -> Option<&str> {
+    let PartData::FunctionResponse(response) = &part.data else { return None };
+    let is_text = part.extra.get(PART_METADATA)?.get(IS_TEXT) == Some(&Value::Bool(true));
+    response.response.get("result").filter(|_| is_text)?.as_str()
 }
 
 /// Returns the id that [`set_message_id`] has remembered.

@@ -2,6 +2,7 @@
 
 mod answer;
 mod card;
+mod card_changes;
 mod endpoint;
 mod events;
 mod input;
@@ -23,16 +24,20 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
 
+use crate::codec::Version;
 use crate::error::{A2aError, ErrorKind};
 use crate::model::{Operation, Outcome, TaskState};
 use card::card_url;
+use card_changes::CardChanges;
 use hatchery_egress::Egress;
+use input::INPUT_MODES;
 use push::PushSender;
 use task_changes::TaskChanges;
 use task_id::TaskId;
 use task_locks::TaskLocks;
 use tasks::StoredTask;
 
+pub(crate) use endpoint::VERSION_HEADER;
 pub use endpoint::{A2aEndpoint, Body};
 pub use push::PushLimits;
 pub use task_id::is_reserved_user;
@@ -44,6 +49,10 @@ pub struct ServerSettings {
     pub apps: Vec<String>,
     /// The app of the routes that name none. `None` means the only one that clients may use.
     pub default_app: Option<String>,
+    /// Versions of the protocol that clients may use.
+    pub versions: Vec<Version>,
+    /// Media types of the files that clients may send, such as `image/*`. Texts and JSON are always accepted.
+    pub input_modes: Vec<String>,
     /// Base of the URLs in cards. `None` means `http://` or `https://` and the host of the request.
     pub public_url: Option<String>,
     /// True if the server speaks HTTPS.
@@ -67,6 +76,8 @@ impl Default for ServerSettings {
         Self {
             apps: vec!["*".into()],
             default_app: None,
+            versions: vec![Version::V0_3, Version::V1_0],
+            input_modes: INPUT_MODES.map(Into::into).to_vec(),
             public_url: None,
             is_tls: false,
             has_authentication: false,
@@ -100,6 +111,7 @@ struct ServiceInner {
     /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
     task_locks: TaskLocks,
     task_changes: TaskChanges,
+    card_changes: CardChanges,
 }
 
 fn push_sender(runner: &Runner, settings: &ServerSettings) -> Option<Arc<PushSender>> {
@@ -113,7 +125,9 @@ impl A2aService {
         let push = ArcSwapOption::new(push_sender(&runner, &settings));
         let settings = ArcSwap::from_pointee(settings);
         let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
-        Self(Arc::new(ServiceInner { runner, apps, settings, push, task_locks, task_changes }), Client::default())
+        let card_changes = CardChanges::default();
+        let inner = ServiceInner { runner, apps, settings, push, task_locks, task_changes, card_changes };
+        Self(Arc::new(inner), Client::default())
     }
 
     /// Continues push notifications of tasks from before the process was started.

@@ -50,6 +50,8 @@ pub(crate) fn server_settings(config: &Config, push: Option<Arc<HostEgress>>) ->
     ServerSettings {
         apps: config.a2a.expose.apps.clone(),
         default_app: config.a2a.expose.default_app.clone(),
+        versions: config.a2a.expose.versions.iter().copied().map(Into::into).collect(),
+        input_modes: config.a2a.expose.input_modes.clone().unwrap_or(default.input_modes),
         public_url: config.a2a.public_url.clone(),
         is_tls: config.server.tls.is_some(),
         has_authentication: config.server.auth.is_some(),

@@ -35,7 +35,7 @@ use hatchery_wasm::{CompileLimits, Grants, HotReload, InstanceSettings};
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use a2a::{A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig};
+pub use a2a::{A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, A2aVersion};
 pub use app::{AppConfig, ToolExecutionConfig};
 pub use audit::AuditConfig;
 pub use code_executors::{CodeExecutorConfig, ContainerConfig, VertexConfig, VertexOperation};

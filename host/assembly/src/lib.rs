@@ -66,7 +66,7 @@ pub use app_files::{AppFile, AppFiles, AppFilesError, Diagnostic, Texts};
 pub use byte_size::ByteSize;
 pub use comparison::{Comparison, ItemChange, RevisionSummary};
 pub use config::{
-    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, ApiConfig, ApiConfirmation,
+    A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, A2aVersion, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasePath,
     BasicConfig, ClientKeyConfig, CodeExecutorConfig, ComponentConfig, Config, ConfigError, ContainerConfig,
     CorsConfig, DevUi, DurabilityConfig, EncryptionConfig, EncryptionKeyConfig, FILE_NAME as CONFIG_FILE,

@@ -88,7 +88,9 @@ pub(super) fn run(workspace: &Workspace, clone: Option<&Path>) -> anyhow::Result
     steps.run("the agent under test", || super::build_examples(workspace, &["conformance_agent"]))?;
     let program = workspace.host_binary()?.with_file_name("examples").join("conformance_agent");
     for suite in &SUITES {
-        let agent = Server::start(&program)?;
+        let mut command = Command::new(&program);
+        command.arg(suite.version);
+        let agent = Server::start_with(command, |line| (!line.is_empty()).then(|| line.to_owned()))?;
         steps.run(&format!("version {}", suite.version), || check(workspace, &folder, suite, &agent.url))?;
     }
     steps.finish();

@@ -1,11 +1,11 @@
 //! HTTP responses: JSON, streams of server-sent events, and cards.
 
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, RETRY_AFTER};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -67,16 +67,12 @@ pub(super) fn events(values: BoxStream<'static, Value>, keep_alive: Duration) ->
     response
 }
 
-/// Returns a card with a hash of it, or only the hash if the client has the same card.
-pub(super) fn card(card: &Value, request: &HeaderMap) -> Response<Body> {
+/// Returns a card with a hash of it and the time of its last change, or only these if the client has the same card.
+pub(super) fn card(card: &Value, changed: SystemTime, request: &HeaderMap) -> Response<Body> {
     let text = card.to_string();
     let hash: String = Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let etag = format!("\"{hash}\"");
-    let known = request.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_known = known.split(',').any(|known| {
-        matches!(known.trim().trim_start_matches("W/"), "*") || known.trim().trim_start_matches("W/") == etag
-    });
-    let mut response = if is_known {
+    let mut response = if is_known(&etag, changed, request) {
         empty(StatusCode::NOT_MODIFIED)
     } else {
         with_status(StatusCode::OK, "application/json", Full::from(text).boxed_unsync())
@@ -85,6 +81,21 @@ pub(super) fn card(card: &Value, request: &HeaderMap) -> Response<Body> {
     if let Ok(etag) = HeaderValue::from_str(&etag) {
         headers.insert(ETAG, etag);
     }
+    if let Ok(changed) = HeaderValue::from_str(&httpdate::fmt_http_date(changed)) {
+        headers.insert(LAST_MODIFIED, changed);
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(CARD_LIFETIME));
     response
+}
+
+/// Returns true if a client has a document. Its hashes decide; the time counts for clients that send none.
+fn is_known(etag: &str, changed: SystemTime, request: &HeaderMap) -> bool {
+    let text = |name| request.get(name).map(|value| value.to_str().unwrap_or_default());
+    if let Some(known) = text(IF_NONE_MATCH) {
+        return known
+            .split(',')
+            .any(|known| matches!(known.trim().trim_start_matches("W/"), it if it == "*" || it == etag));
+    }
+    let since = text(IF_MODIFIED_SINCE).and_then(|since| httpdate::parse_http_date(since).ok());
+    since.is_some_and(|since| changed <= since)
 }

@@ -1,10 +1,12 @@
 //! The card of an app.
 
+use std::time::SystemTime;
+
 use hatchery_core::{Agent, AgentKind, FunctionDeclaration, VERSION, encode_segment};
 use hatchery_engine::App;
 
 use super::A2aService;
-use super::input::{INPUT_MODES, OUTPUT_MODES};
+use super::input::OUTPUT_MODES;
 use crate::card::{AgentCard, HTTP_JSON, Interface, JSON_RPC, Skill};
 use crate::codec::Version;
 
@@ -17,23 +19,32 @@ impl A2aService {
             version: version.name().into(),
             tenant: None,
         };
-        let root = app.root();
+        let (root, settings) = (app.root(), self.settings());
+        let interfaces = [(JSON_RPC, Version::V1_0), (HTTP_JSON, Version::V1_0), (JSON_RPC, Version::V0_3)].into_iter();
         AgentCard {
             name: app.name.clone(),
             description: description(root),
             version: VERSION.into(),
-            interfaces: vec![
-                interface(JSON_RPC, Version::V1_0),
-                interface(HTTP_JSON, Version::V1_0),
-                interface(JSON_RPC, Version::V0_3),
-            ],
+            interfaces: interfaces
+                .filter(|(_, version)| settings.versions.contains(version))
+                .map(|(binding, version)| interface(binding, version))
+                .collect(),
             streaming: true,
             push_notifications: self.0.push.load().is_some(),
-            has_extended_card: self.settings().has_authentication,
-            input_modes: INPUT_MODES.map(Into::into).to_vec(),
+            has_extended_card: settings.has_authentication,
+            input_modes: settings.input_modes.clone(),
             output_modes: OUTPUT_MODES.map(Into::into).to_vec(),
             skills: app.tree.iter().map(|(_, agent)| skill(agent)).collect(),
         }
+    }
+
+    /// Returns when the card of an app has changed last. A card that is equal after a reload has not.
+    pub(super) fn card_changed(&self, app: &App) -> SystemTime {
+        // Its URL differs between clients, unless there is a public one.
+        let url = self.settings().public_url.clone().unwrap_or_default();
+        let card = self.card(app, &url).to_json().to_string();
+        let exists = |name: &str| self.0.apps.app(name).is_some();
+        self.0.card_changes.time(&app.name, card.as_bytes(), SystemTime::now(), exists)
     }
 
     /// Returns the card with the tools of agents, for clients that are authenticated. The tools of toolsets, which are

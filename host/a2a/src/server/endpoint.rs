@@ -74,7 +74,7 @@ impl A2aEndpoint {
 
     fn card_of(&self, app: &App, headers: &HeaderMap) -> Response<Body> {
         let url = card_url(&self.base_url(headers), app);
-        answer::card(&self.service.card(app, &url).to_json(), headers)
+        answer::card(&self.service.card(app, &url).to_json(), self.service.card_changed(app), headers)
     }
 
     /// Returns the part of a client's URLs before `/a2a`.
@@ -86,6 +86,19 @@ impl A2aEndpoint {
             None if settings.is_tls => format!("https://{host}{base_path}"),
             None => format!("http://{host}{base_path}"),
         }
+    }
+}
+
+impl A2aService {
+    /// Checks that clients may use a version.
+    pub(super) fn check_offered(&self, version: Version) -> Result<(), A2aError> {
+        let versions = &self.settings().versions;
+        if versions.contains(&version) {
+            return Ok(());
+        }
+        let names: Vec<_> = versions.iter().map(|version| version.name()).collect();
+        let message = format!("version {} is not offered; this host speaks {}", version.name(), names.join(" and "));
+        Err(A2aError::new(ErrorKind::VersionNotSupported, message))
     }
 }
 

@@ -16,6 +16,9 @@ use crate::parts;
 /// Prefix of the metadata keys of a remote agent's events.
 const REMOTE_PREFIX: &str = crate::client::OWN_PREFIX;
 
+/// The key of an event's custom metadata by which an agent answers with a message instead of a task.
+const MESSAGE_KEY: &str = "a2a:message";
+
 /// A call whose result the client is to send.
 #[derive(Debug, Clone)]
 pub(super) struct OpenCall {
@@ -73,6 +76,13 @@ pub(super) fn artifact(event: &Event) -> Option<Artifact> {
     })
 }
 
+/// Returns an answer whose agent wants it to be a message. `None` for other events.
+pub(super) fn message(event: &Event, task: &TaskId) -> Option<Message> {
+    let is_message = event.custom_metadata.as_ref()?.get(MESSAGE_KEY) == Some(&Value::Bool(true));
+    let artifact = artifact(event).filter(|_| is_message)?;
+    Some(Message { parts: artifact.parts, task_id: None, ..agent_message(event, task) })
+}
+
 /// Returns the text and files of an event as a status message. `None` if it has neither.
 pub(super) fn status_message(event: &Event, task: &TaskId) -> Option<Message> {
     let parts = convert(event, |part| !is_result(part));
@@ -84,7 +94,9 @@ pub(super) fn status_message(event: &Event, task: &TaskId) -> Option<Message> {
 pub(super) fn client_message(event: &Event, task: &TaskId) -> Option<Message> {
     let content = event.content.as_ref().filter(|_| event.author == USER_AUTHOR)?;
     let id = parts::message_id(&content.parts).unwrap_or(&event.id).to_owned();
-    let parts = content.parts.iter().filter_map(|part| parts::send(part, &[])).collect();
+    let parts = content.parts.iter();
+    let parts = parts.filter_map(|part| parts::text_answer(part).map(Part::text).or_else(|| parts::send(part, &[])));
+    let parts = parts.collect();
     Some(Message { id, role: Role::User, parts, metadata: JsonMap::new(), ..agent_message(event, task) })
 }
 

@@ -10,7 +10,7 @@ use crate::error::{A2aError, ErrorKind, excerpt};
 use crate::model::{Message, Role, SendRequest};
 use crate::parts;
 
-/// Media types that agents take, as they are in cards.
+/// Media types that clients may send by default, as they are in cards.
 pub(super) const INPUT_MODES: [&str; 6] =
     ["text/plain", "application/json", "application/pdf", "image/*", "audio/*", "video/*"];
 
@@ -26,9 +26,9 @@ const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
 /// Checks a message as far as this is possible without its task.
 ///
 /// # Errors
-/// If the message has no id or no parts, is one of an agent, or has a file of a type that agents do not take, or if its
-/// sender accepts no type of answers.
-pub(super) fn check(request: &SendRequest) -> Result<(), A2aError> {
+/// If the message has no id or no parts, is one of an agent, or has a file of a type that is not one of `input_modes`, or if
+/// its sender accepts no type of answers.
+pub(super) fn check(request: &SendRequest, input_modes: &[String]) -> Result<(), A2aError> {
     let SendRequest { message, accepted_output_modes: accepted, .. } = request;
     if message.id.is_empty() {
         return Err(A2aError::invalid_params("`message.messageId` is missing"));
@@ -43,11 +43,12 @@ pub(super) fn check(request: &SendRequest) -> Result<(), A2aError> {
         let message = format!("answers are {}, and `acceptedOutputModes` has none of them", OUTPUT_MODES.join(" and "));
         return Err(A2aError::new(ErrorKind::ContentTypeNotSupported, message));
     }
-    let foreign = message.parts.iter().filter_map(|part| part.media_type.as_deref()).find(|it| !is_accepted(it));
+    let mut types = message.parts.iter().filter_map(|part| part.media_type.as_deref());
+    let foreign = types.find(|it| !is_accepted(it, input_modes));
     match foreign {
         Some(media_type) => Err(A2aError::new(
             ErrorKind::ContentTypeNotSupported,
-            format!("`{}` is not one of {}", excerpt(media_type), INPUT_MODES.join(", ")),
+            format!("`{}` is not one of {}", excerpt(media_type), input_modes.join(", ")),
         )),
         None => Ok(()),
     }
@@ -60,10 +61,10 @@ fn has_mode(range: &str, mode: &str) -> bool {
     range == mode.split('/').next().unwrap_or_default() || hatchery_core::matches_wildcard(&range, mode)
 }
 
-fn is_accepted(media_type: &str) -> bool {
+fn is_accepted(media_type: &str, input_modes: &[String]) -> bool {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_text = media_type.starts_with("text/");
-    is_text || INPUT_MODES.iter().any(|mode| hatchery_core::matches_wildcard(mode, &media_type))
+    let is_text = media_type.starts_with("text/") || media_type == "application/json";
+    is_text || input_modes.iter().any(|mode| hatchery_core::matches_wildcard(mode, &media_type))
 }
 
 /// Returns the message for the agents. A text answers the call that a task waits for, if there is exactly one that is
@@ -92,6 +93,7 @@ pub(super) fn content(message: Message, open: &[OpenCall]) -> Result<Content, A2
     }
     if !open.is_empty() && !has_answers {
         parts = vec![answer(open, &parts)?];
+        parts::mark_as_text(&mut parts);
     }
     parts::set_message_id(&mut parts, &id);
     Ok(Content::new("user", parts))
@@ -147,6 +149,10 @@ mod tests {
     use super::*;
     use crate::model::{Part, PartContent};
 
+    fn check(request: &SendRequest) -> Result<(), A2aError> {
+        super::check(request, &INPUT_MODES.map(Into::into))
+    }
+
     fn request(message: Message) -> SendRequest {
         SendRequest { message, ..SendRequest::default() }
     }
@@ -184,6 +190,21 @@ mod tests {
         let error = check_type("application/x-unsupported").unwrap_err();
         assert_eq!(error.kind, ErrorKind::ContentTypeNotSupported);
         assert!(error.message.starts_with("`application/x-unsupported` is not one of text/plain, "), "{error}");
+    }
+
+    #[test]
+    fn an_operator_selects_the_types_of_files() {
+        let check_type = |media_type: &str, modes: &[&str]| {
+            let part =
+                Part { media_type: Some(media_type.into()), ..Part::new(PartContent::Url("https://a.example".into())) };
+            let modes: Vec<String> = modes.iter().map(|mode| (*mode).to_owned()).collect();
+            super::check(&request(Message { id: "m".into(), parts: vec![part], ..Message::default() }), &modes)
+        };
+        check_type("application/vnd.ms-excel", &["*/*"]).unwrap();
+        check_type("application/zip", &["image/*", "application/zip"]).unwrap();
+        check_type("text/csv", &["application/zip"]).unwrap();
+        let error = check_type("image/png", &["text/plain", "application/zip"]).unwrap_err();
+        assert_eq!(error.message, "`image/png` is not one of text/plain, application/zip");
     }
 
     #[test]

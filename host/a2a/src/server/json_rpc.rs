@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use hatchery_engine::App;
 use http::{HeaderMap, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::{self, Body};
 use super::stream::Updates;
@@ -41,9 +41,12 @@ impl A2aService {
         let call = endpoint::check_content_type(headers)
             .map_err(|error| CallError { id: Value::Null, version: None, error })
             .and_then(|()| parse(body))
-            .and_then(|call| match endpoint::check_version(headers, query) {
-                Ok(_) => Ok(call),
-                Err(error) => Err(CallError { id: call.id, version: Some(call.version), error }),
+            .and_then(|call| {
+                let checked = endpoint::check_version(headers, query).and_then(|_| self.check_offered(call.version));
+                match checked {
+                    Ok(()) => Ok(call),
+                    Err(error) => Err(CallError { id: call.id, version: Some(call.version), error }),
+                }
             });
         let Call { id, version, operation } = match call {
             Ok(call) => call,
@@ -74,8 +77,10 @@ impl A2aService {
     }
 }
 
+/// Takes the result, of which `json!` would make a copy.
 fn success(id: &Value, result: Value) -> Value {
-    json!({"jsonrpc": "2.0", "id": id, "result": result})
+    let (jsonrpc, id) = (("jsonrpc".into(), "2.0".into()), ("id".into(), id.clone()));
+    Value::Object(Map::from_iter([jsonrpc, id, ("result".into(), result)]))
 }
 
 fn error_json(id: &Value, version: Option<Version>, error: &A2aError) -> Value {

@@ -44,6 +44,7 @@ impl A2aService {
             let message = "over HTTP+JSON this host speaks version 1.0; use JSON-RPC for 0.3";
             return Err(A2aError::new(ErrorKind::VersionNotSupported, message));
         }
+        self.check_offered(Version::V1_0)?;
         let route = find_route(method, path);
         let (name, ids) = route
             .ok_or_else(|| A2aError::new(ErrorKind::MethodNotFound, format!("there is no {method} for this path")))?;

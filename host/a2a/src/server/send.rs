@@ -45,7 +45,8 @@ pub(super) async fn load_ended(
 }
 
 impl A2aService {
-    /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for.
+    /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for; or the
+    /// message that its agent has answered with.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
         let StartedRun { task, run, mut events } = self.start(app, request, StreamingMode::Off).await?;
@@ -66,7 +67,7 @@ impl A2aService {
             Some(stored) => stored?,
             None => StoredTask::load(&self.0.runner, &app.name, task).await?,
         };
-        Ok(Update::Task(stored.task(history_length)))
+        Ok(stored.message().map_or_else(|| Update::Task(stored.task(history_length)), Update::Message))
     }
 
     /// Starts the run of a message.
@@ -76,7 +77,7 @@ impl A2aService {
         request: SendRequest,
         mode: StreamingMode,
     ) -> Result<StartedRun, A2aError> {
-        input::check(&request)?;
+        input::check(&request, &self.settings().input_modes)?;
         let started = match request.message.task_id.clone() {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use hatchery_core::{
-    Event, EventWindow, JsonMap, REQUEST_CREDENTIAL, RunService, RunState, SessionKey, StoreError, StoredRun, Timestamp,
+    Event, EventWindow, JsonMap, REQUEST_CREDENTIAL, RunService, RunState, SessionKey, StoreError, StoredRun,
+    Timestamp, USER_AUTHOR,
 };
 use hatchery_engine::Runner;
 use serde_json::json;
@@ -13,7 +14,7 @@ use serde_json::json;
 use super::events::{self, OpenCall};
 use super::task_id::TaskId;
 use crate::error::{A2aError, ErrorKind};
-use crate::model::{StatusUpdate, Task, TaskState, TaskStatus, Update};
+use crate::model::{Message, StatusUpdate, Task, TaskState, TaskStatus, Update};
 
 /// The error code of runs that refuse their task.
 const REJECTED: &str = "REJECTED";
@@ -212,6 +213,14 @@ impl StoredTask {
             | TaskState::Canceled => None,
         };
         TaskStatus { state, message, timestamp: last.map(|run| run.updated) }
+    }
+
+    /// Returns the only event of a run that has ended, if its agent wants it to be a message instead of a task.
+    pub(super) fn message(&self) -> Option<Message> {
+        let [StoredRun { state: RunState::Done, .. }] = self.runs.as_slice() else { return None };
+        let mut answers = self.events.iter().filter(|event| event.author != USER_AUTHOR && event.content.is_some());
+        let answer = answers.next()?;
+        answers.next().is_none().then(|| events::message(answer, &self.id)).flatten()
     }
 
     /// Returns the task with the last messages of its history.

@@ -4,7 +4,9 @@
 mod answers;
 mod busy;
 mod cancel;
+mod card;
 mod list;
+mod messages;
 mod push;
 mod remote;
 mod repeated;

@@ -25,7 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub const APP: &str = "app";
 
 /// An agent that follows the user's text: `ask a b` calls `a` and `b`, which wait for the client, `wait` stops until
-/// the test releases it, anything else is repeated. It repeats the answers to its calls.
+/// the test releases it, `message` is answered by a message, anything else is repeated. It repeats the answers to its calls.
 pub struct Obedient {
     /// A permit for each run that has come to its stop.
     pub stopped: Semaphore,
@@ -54,6 +54,11 @@ impl CustomAgent for Obedient {
                 self.stopped.add_permits(1);
                 self.released.acquire().await.unwrap().forget();
                 cx.say("waited").await.map(drop)
+            }
+            _ if text == "message" => {
+                let content = Some(Arc::new(Content::new("model", vec![Part::text("Only a message.")])));
+                let custom_metadata = Some(Box::new(json!({"a2a:message": true})));
+                cx.emit(EventData { content, custom_metadata, ..EventData::default() }).await.map(drop)
             }
             _ => cx.say(format!("You said {text}.")).await.map(drop),
         }

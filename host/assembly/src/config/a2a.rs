@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
+use hatchery_a2a::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig, Version};
 use hatchery_wasm::limits::units;
 use hatchery_wasm::policy::{HostPattern, OutboundPolicy, PrivateEntry, entries_for};
 use serde::Deserialize;
@@ -40,11 +40,57 @@ pub struct A2aExposeConfig {
     pub apps: Vec<String>,
     /// The app of the card at `/.well-known/agent-card.json`. Default: the only one.
     pub default_app: Option<String>,
+    /// Versions of the protocol. Default: all.
+    pub versions: Vec<A2aVersion>,
+    /// Media types of the files that clients may send. Default: texts, JSON, PDF, images, audio and video.
+    pub input_modes: Option<Vec<String>>,
+}
+
+/// A version of the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "VersionName")]
+pub enum A2aVersion {
+    V0_3,
+    V1_0,
+}
+
+/// YAML reads `1.0` as a number.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum VersionName {
+    Text(String),
+    Number(f64),
+}
+
+impl TryFrom<VersionName> for A2aVersion {
+    type Error = String;
+
+    fn try_from(name: VersionName) -> Result<Self, String> {
+        let name = match name {
+            VersionName::Text(name) => name,
+            VersionName::Number(number) => format!("{number:.1}"),
+        };
+        match name.as_str() {
+            "0.3" => Ok(Self::V0_3),
+            "1.0" => Ok(Self::V1_0),
+            _ => Err(format!("`{}` is no version of A2A that this host speaks; use 0.3 or 1.0", name.escape_debug())),
+        }
+    }
+}
+
+impl From<A2aVersion> for Version {
+    fn from(version: A2aVersion) -> Self {
+        match version {
+            A2aVersion::V0_3 => Self::V0_3,
+            A2aVersion::V1_0 => Self::V1_0,
+        }
+    }
 }
 
 impl Default for A2aExposeConfig {
     fn default() -> Self {
-        Self { apps: vec!["*".into()], default_app: None }
+        let versions = vec![A2aVersion::V0_3, A2aVersion::V1_0];
+        Self { apps: vec!["*".into()], default_app: None, versions, input_modes: None }
     }
 }
 
@@ -124,6 +170,13 @@ impl A2aConfig {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.public_url.as_deref().is_some_and(|url| !is_url(url)) {
             return Err("a2a.public_url must begin with http:// or https://".into());
+        }
+        if self.expose.versions.is_empty() {
+            return Err("a2a.expose.versions is empty; remove it, or name 0.3 or 1.0".into());
+        }
+        if let Some(mode) = self.expose.input_modes.iter().flatten().find(|mode| !mode.contains('/')) {
+            let mode = mode.escape_debug();
+            return Err(format!("a2a.expose.input_modes: `{mode}` is no media type, such as image/png or image/*"));
         }
         self.agents.iter().try_for_each(|(name, agent)| {
             let is_plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');

@@ -186,9 +186,24 @@ fn a_remote_agent_reaches_the_host_of_its_card_and_what_is_listed() {
         ),
         ("a2a: {agents: {a: {}}}", ".agents.a: `card` is missing: the URL of an agent card, or a file"),
         ("a2a: {public_url: agents.example}", ".public_url must begin with http:// or https://"),
+        ("a2a: {expose: {versions: []}}", ".expose.versions is empty; remove it, or name 0.3 or 1.0"),
+        (
+            "a2a: {expose: {input_modes: [image]}}",
+            ".expose.input_modes: `image` is no media type, such as image/png or image/*",
+        ),
     ] {
         assert_eq!(parse(text).unwrap_err(), format!("{file}{expected}"));
     }
+}
+
+#[test]
+fn the_versions_for_a2a_clients_are_numbers_or_texts() {
+    let versions =
+        |text: &str| parse(&format!("a2a: {{expose: {{versions: {text}}}}}")).map(|it| it.a2a.expose.versions);
+    assert_eq!(versions("[1.0, '0.3']"), Ok(vec![A2aVersion::V1_0, A2aVersion::V0_3]));
+    assert_eq!(parse("").unwrap().a2a.expose.versions.len(), 2);
+    let error = versions("[2.0]").unwrap_err();
+    assert!(error.contains("`2.0` is no version of A2A that this host speaks; use 0.3 or 1.0"), "{error}");
 }
 
 #[test]
