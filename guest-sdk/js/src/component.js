@@ -87,10 +87,14 @@ const HOST = {
   escalate: () => callHost(() => agents.escalate()),
   endInvocation: () => callHost(() => agents.endInvocation()),
   skipSummarization: () => callHost(() => agents.skipSummarization()),
-  saveArtifact: (name, part) => Number(callHost(() => artifacts.save(name, convert.partToWit(part)))),
+  saveArtifact: (name, part, metadata) => {
+    const save = () => (metadata ? artifacts.saveWith(name, convert.partToWit(part), stringify(metadata)) : artifacts.save(name, convert.partToWit(part)));
+    return Number(callHost(save));
+  },
   loadArtifact: (name, version) => optional(callHost(() => artifacts.load(name, version ?? null)), convert.partFromWit),
   listArtifacts: () => callHost(() => artifacts.list()),
   artifactVersions: (name) => Array.from(callHost(() => artifacts.versions(name)), Number),
+  artifactVersion: (name, version) => optional(callHost(() => artifacts.getVersion(name, version ?? null)), convert.artifactVersionFromWit),
   deleteArtifact: (name) => callHost(() => artifacts.delete(name)),
   searchMemory: (query) =>
     callHost(() => memory.search(query)).map((entry) => ({

@@ -38,10 +38,13 @@ class Artifacts {
     this.#host = host;
   }
 
-  /** Saves a new version and returns its number, starting at 0. `mimeType` is that of bytes. */
-  save(name, data, mimeType = "application/octet-stream") {
+  /**
+   * Saves a new version and returns its number, starting at 0. `mimeType` is that of bytes, `customMetadata` is an object for other
+   * programs, up to 64 KiB of JSON.
+   */
+  save(name, data, mimeType = "application/octet-stream", customMetadata = undefined) {
     const blob = data instanceof Uint8Array && { inlineData: { mimeType, data } };
-    return this.#host.saveArtifact(name, blob || (typeof data === "string" ? { text: data } : data));
+    return this.#host.saveArtifact(name, blob || (typeof data === "string" ? { text: data } : data), customMetadata);
   }
 
   /** Returns a version, by default the newest; `undefined` if there is none. */
@@ -57,6 +60,11 @@ class Artifacts {
   /** Returns the version numbers of an artifact, ascending. */
   versions(name) {
     return this.#host.artifactVersions(name);
+  }
+
+  /** Returns what is known about a version, by default the newest, without its content; `undefined` if there is none. */
+  version(name, version) {
+    return this.#host.artifactVersion(name, version);
   }
 
   /** Deletes all versions of an artifact. */

@@ -229,6 +229,11 @@ export function responseFromWit(response) {
 }
 
 const toState = (state) => Object.entries(state).map(([key, value]) => [key, stringify(value)]);
+export const artifactVersionFromWit = ({ version, mimeType, size, created, customMetadata }) => withoutUndefined({
+  version: Number(version), mimeType: orUndefined(mimeType), size: Number(size),
+  createdMicros: created === null || created === undefined ? undefined : Number(created), customMetadata: parse(customMetadata),
+});
+
 export const stateFromWit = (state) => Object.fromEntries(state.map(([key, value]) => [key, parse(value)]));
 
 const toNumber = (value) => (value === null || value === undefined ? undefined : Number(value));

@@ -139,6 +139,20 @@ export interface PluginInfo {
 }
 
 /** An entry of the memory. */
+/** A version of an artifact without its content. */
+export interface ArtifactVersion {
+  /** From 0. */
+  version: number;
+  /** IANA media type; missing for texts. */
+  mimeType?: string;
+  /** The number of bytes that the host stores: 0 for a file elsewhere. */
+  size: number;
+  /** When it was saved, in microseconds since 1970; missing if the artifact service does not know it. */
+  createdMicros?: number;
+  /** What it was saved with. */
+  customMetadata: Record<string, any>;
+}
+
 export interface MemoryEntry {
   content: Content;
   author?: string;
@@ -253,10 +267,13 @@ export class Context {
   };
   /** Named, versioned files of the session, or of the user if the name starts with `user:`. */
   readonly artifacts: {
-    save(name: string, data: string | Uint8Array | Part, mimeType?: string): number;
+    /** `mimeType` is that of bytes, `customMetadata` is for other programs, up to 64 KiB of JSON. */
+    save(name: string, data: string | Uint8Array | Part, mimeType?: string, customMetadata?: Record<string, unknown>): number;
     load(name: string, version?: number): Part | undefined;
     list(): string[];
     versions(name: string): number[];
+    /** Returns what is known about a version, by default the newest, without its content. */
+    version(name: string, version?: number): ArtifactVersion | undefined;
     delete(name: string): void;
   };
   /** The user's memory of earlier sessions. */

@@ -54,6 +54,8 @@ export class MockHost {
   state: Record<string, any>;
   /** The versions of each artifact. */
   artifacts: Record<string, Part[]>;
+  /** The custom metadata of the versions of each artifact. */
+  artifactMetadata: Record<string, Record<string, any>[]>;
   /** The requests to models. */
   requests: LlmRequest[];
   /** Level, message and fields of log lines. */

@@ -13,6 +13,8 @@ export class MockHost {
   state;
   /** The versions of each artifact. */
   artifacts = {};
+  /** The custom metadata of the versions of each artifact. */
+  artifactMetadata = {};
   /** The requests to models. */
   requests = [];
   /** Level, message and fields of log lines. */
@@ -174,9 +176,12 @@ export class MockHost {
     this.skippedSummarization = true;
   }
 
-  saveArtifact(name, part) {
+  saveArtifact(name, part, customMetadata = {}) {
     this.artifacts[name] ??= [];
-    return this.artifacts[name].push(part) - 1;
+    this.artifactMetadata[name] ??= [];
+    const version = this.artifacts[name].push(part) - 1;
+    this.artifactMetadata[name][version] = structuredClone(customMetadata);
+    return version;
   }
 
   loadArtifact(name, version) {
@@ -191,8 +196,18 @@ export class MockHost {
     return (this.artifacts[name] ?? []).map((_, version) => version);
   }
 
+  artifactVersion(name, version = (this.artifacts[name]?.length ?? 0) - 1) {
+    const part = this.artifacts[name]?.[version];
+    if (!part) return undefined;
+    const mimeType = part.inlineData?.mimeType ?? part.fileData?.mimeType;
+    const size = part.inlineData?.data.length ?? new TextEncoder().encode(part.text ?? "").length;
+    const customMetadata = structuredClone(this.artifactMetadata[name]?.[version] ?? {});
+    return { version, ...(mimeType && { mimeType }), size, createdMicros: version * 1e6, customMetadata };
+  }
+
   deleteArtifact(name) {
     delete this.artifacts[name];
+    delete this.artifactMetadata[name];
   }
 
   searchMemory(query) {

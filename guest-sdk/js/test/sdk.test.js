@@ -313,6 +313,20 @@ test("other sessions are created, read and deleted", () => {
   assert.deepEqual(host.sessions.diary.today.events.map(textOf), ["Dear diary."]);
 });
 
+test("a version of an artifact has metadata", () => {
+  const host = new MockHost();
+  const { artifacts } = host.context();
+  assert.equal(artifacts.save("chart", new Uint8Array([1, 2, 3]), "image/png"), 0);
+  assert.equal(artifacts.save("chart", "grün", undefined, { author: "ada" }), 1);
+  assert.deepEqual(artifacts.version("chart"), { version: 1, size: 5, createdMicros: 1e6, customMetadata: { author: "ada" } });
+  const first = { version: 0, mimeType: "image/png", size: 3, createdMicros: 0, customMetadata: {} };
+  assert.deepEqual(artifacts.version("chart", 0), first);
+  assert.deepEqual([artifacts.version("chart", 2), artifacts.version("other")], [undefined, undefined]);
+  assert.deepEqual(host.artifactMetadata, { chart: [{}, { author: "ada" }] });
+  artifacts.delete("chart");
+  assert.deepEqual(host.artifactMetadata, {});
+});
+
 test("added memory is found once", () => {
   const host = new MockHost({ userMessage: "I like bread", sessions: { app: { old: ["bread and butter"] } } });
   const { memory } = host.context();

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 from hatchery_guest import (
-    AgentContext, Blob, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example,
+    AgentContext, ArtifactVersion, Blob, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example,
     FatalError, LiveConnection, LiveMessage, LiveRunRequest, LiveSignal, LlmAgent, LlmRequest, LlmResponse, PluginInfo, RemainingLimits,
     RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext, ToolError, agent, callback, code_executor, examples, live_model, model,
     plugin, summarizer, tool, toolset,
@@ -436,6 +436,14 @@ class Contexts(unittest.TestCase):
             assert part is not None
             self.assertEqual(part.text, "one")
             self.assertEqual(await cx.artifacts.versions("a.txt"), [0, 1])
+            self.assertEqual(await cx.artifacts.save("a.txt", b"three", "text/plain", {"author": "ada"}), 2)
+            newest = await cx.artifacts.version("a.txt")
+            self.assertEqual(newest, ArtifactVersion(2, "text/plain", 5, 2_000_000, {"author": "ada"}))
+            first = await cx.artifacts.version("a.txt", 0)
+            assert first is not None
+            self.assertEqual((first.version, first.mime_type, first.size, first.custom_metadata), (0, None, 3, {}))
+            self.assertIsNone(await cx.artifacts.version("a.txt", 3))
+            self.assertEqual(host.artifact_metadata["a.txt"], [{}, {}, {"author": "ada"}])
 
         run(work())
         self.assertEqual((cx.config("limit"), cx.config("none", 5)), (3, 5))

@@ -4,6 +4,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::artifacts::ArtifactVersion;
 use crate::bindings::wit::types as wit;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{
@@ -369,6 +370,16 @@ impl From<LlmResponse> for wit::LlmResponse {
             error_message: response.error_message,
             extra: some_object(response.extra),
         }
+    }
+}
+
+impl TryFrom<wit::ArtifactVersion> for ArtifactVersion {
+    type Error = Error;
+
+    fn try_from(version: wit::ArtifactVersion) -> Result<Self, Error> {
+        let wit::ArtifactVersion { version, mime_type, size, created, custom_metadata } = version;
+        let custom_metadata = read(&custom_metadata, "the custom metadata")?;
+        Ok(Self { version, mime_type, size, created_micros: created, custom_metadata })
     }
 }
 

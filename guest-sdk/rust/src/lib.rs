@@ -261,7 +261,7 @@ pub use agent::{
 };
 pub use agent_context::{AgentContext, EventStream};
 pub use answer::{Answer, Model};
-pub use artifacts::Artifacts;
+pub use artifacts::{ArtifactVersion, Artifacts};
 pub use callback::{
     AfterAgent, AfterModel, AfterTool, AnyCallback, BeforeAgent, BeforeModel, BeforeTool, Callback, CallbackRef,
     OnAgentError, OnModelError, OnToolError, ToolCall,

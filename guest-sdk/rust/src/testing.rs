@@ -175,7 +175,14 @@ impl Host {
 
     /// Returns the versions of an artifact, oldest first. Empty if there is no such artifact.
     pub fn versions_of(&self, artifact: &str) -> Vec<Part> {
-        self.0.borrow().artifacts.get(artifact).cloned().unwrap_or_default()
+        let world = self.0.borrow();
+        world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.part.clone()).collect()
+    }
+
+    /// Returns the custom metadata of the versions of an artifact, oldest first.
+    pub fn metadata_of(&self, artifact: &str) -> Vec<JsonMap> {
+        let world = self.0.borrow();
+        world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.custom_metadata.clone()).collect()
     }
 
     /// Returns the requests to models, in order. A request that names no model has the name of its agent's model.

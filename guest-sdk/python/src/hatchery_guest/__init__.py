@@ -25,7 +25,7 @@ from .agent import (
 from .callback import Callback, callback
 from .code_executor import CodeExecutor, CodeFile, CodeInput, CodeOutput, code_executor
 from .content import (
-    Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionDeclaration,
+    ArtifactVersion, Blob, CodeExecutionResult, Content, Event, EventActions, ExecutableCode, FileData, FunctionCall, FunctionDeclaration,
     FunctionResponse, LlmRequest, LlmResponse, MemoryEntry, Part, ToolCall, ToolConfirmation,
 )  # fmt: skip
 from .context import AgentContext, CallbackContext, Context, ToolContext
@@ -46,7 +46,7 @@ from .tool import Tool, tool
 from .toolset import DynamicTool, ToolsetExport, toolset
 
 __all__ = [
-    "Agent", "AgentContext", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "CodeExecutor", "CodeFile", "CodeInput",
+    "Agent", "AgentContext", "ArtifactVersion", "Blob", "Callback", "CallbackContext", "CodeExecutionResult", "CodeExecutor", "CodeFile", "CodeInput",
     "CodeOutput", "CodeRunner", "Content", "Context", "CustomAgent", "DynamicTool", "Error", "Event", "EventActions", "EventWindow",
     "Example", "ExampleProvider", "ExecutableCode", "FatalError", "FileData", "FunctionCall", "FunctionDeclaration",
     "FunctionResponse", "LiveConnection", "LiveMessage", "LiveModel", "LiveRun", "LiveRunRequest", "LiveSignal", "LlmAgent", "LlmRequest",

@@ -238,6 +238,22 @@ class ToolConfirmation:
 
 
 @dataclass
+class ArtifactVersion:
+    """A version of an artifact without its content."""
+
+    version: int
+    """From 0."""
+    mime_type: str | None = None
+    """IANA media type; ``None`` for texts."""
+    size: int = 0
+    """The number of bytes that the host stores: 0 for a file elsewhere."""
+    created_micros: int | None = None
+    """When it was saved, in microseconds since 1970; ``None`` if the artifact service does not know it."""
+    custom_metadata: dict[str, Any] = field(default_factory=dict)
+    """What it was saved with."""
+
+
+@dataclass
 class MemoryEntry:
     """A message from an earlier session of the user."""
 

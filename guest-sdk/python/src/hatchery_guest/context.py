@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import schema
-from .content import Blob, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
+from .content import ArtifactVersion, Blob, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from .errors import Error
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, Runner, RunRequest
@@ -45,10 +45,11 @@ class Host(Protocol):
     def escalate(self) -> None: ...
     def end_invocation(self) -> None: ...
     def skip_summarization(self) -> None: ...
-    async def save_artifact(self, name: str, part: Part) -> int: ...
+    async def save_artifact(self, name: str, part: Part, custom_metadata: dict[str, Json] | None) -> int: ...
     async def load_artifact(self, name: str, version: int | None) -> Part | None: ...
     async def list_artifacts(self) -> list[str]: ...
     async def artifact_versions(self, name: str) -> list[int]: ...
+    async def artifact_version(self, name: str, version: int | None) -> ArtifactVersion | None: ...
     async def delete_artifact(self, name: str) -> None: ...
     async def search_memory(self, query: str) -> list[MemoryEntry]: ...
     async def add_session_to_memory(self, id: str | None) -> None: ...
@@ -108,12 +109,15 @@ class Artifacts:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    async def save(self, name: str, content: str | bytes | Blob | Part, mime_type: str | None = None) -> int:
-        """Saves a new version and returns its number, starting at 0. ``mime_type`` is that of bytes."""
+    async def save(
+        self, name: str, content: str | bytes | Blob | Part, mime_type: str | None = None, custom_metadata: dict[str, Json] | None = None
+    ) -> int:
+        """Saves a new version and returns its number, starting at 0. ``mime_type`` is that of bytes, ``custom_metadata`` is for other
+        programs, up to 64 KiB of JSON."""
         if isinstance(content, bytes):
             content = Blob(mime_type or "application/octet-stream", content)
         part = content if isinstance(content, Part) else Part(content)
-        return await self._host.save_artifact(name, part)
+        return await self._host.save_artifact(name, part, custom_metadata)
 
     async def load(self, name: str, version: int | None = None) -> Part | None:
         """Returns a version, by default the newest, or ``None`` if there is none."""
@@ -126,6 +130,10 @@ class Artifacts:
     async def versions(self, name: str) -> list[int]:
         """Returns the version numbers of an artifact, ascending."""
         return await self._host.artifact_versions(name)
+
+    async def version(self, name: str, version: int | None = None) -> ArtifactVersion | None:
+        """Returns what is known about a version, by default the newest, without its content; ``None`` if there is none."""
+        return await self._host.artifact_version(name, version)
 
     async def delete(self, name: str) -> None:
         """Deletes all versions of an artifact."""

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar, Union
 
-from .content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
+from .content import ArtifactVersion, Blob, Content, Event, FileData, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from .context import AgentContext, CallbackContext, Context, ToolContext
 from .errors import Error, ToolError
 from .http import Request, Response, use
@@ -97,6 +97,8 @@ class MockHost:
         self.state: dict[str, Json] = dict(state or {})
         self.artifacts: dict[str, list[Part]] = {}
         """The versions of each artifact."""
+        self.artifact_metadata: dict[str, list[dict[str, Json]]] = {}
+        """The custom metadata of the versions of each artifact."""
         self.requests: list[LlmRequest] = []
         """The requests to models."""
         self.log_lines: list[tuple[Level, str, dict[str, str]]] = []
@@ -258,9 +260,13 @@ class MockHost:
     def skip_summarization(self) -> None:
         self.skipped_summarization = True
 
-    async def save_artifact(self, name: str, part: Part) -> int:
+    async def save_artifact(self, name: str, part: Part, custom_metadata: dict[str, Json] | None = None) -> int:
         versions = self.artifacts.setdefault(name, [])
         versions.append(part)
+        # A test may have set versions without metadata.
+        metadata = self.artifact_metadata.setdefault(name, [])
+        metadata += [{} for _ in range(len(versions) - 1 - len(metadata))]
+        metadata.append(copy.deepcopy(custom_metadata or {}))
         return len(versions) - 1
 
     async def load_artifact(self, name: str, version: int | None) -> Part | None:
@@ -274,8 +280,20 @@ class MockHost:
     async def artifact_versions(self, name: str) -> list[int]:
         return list(range(len(self.artifacts.get(name, []))))
 
+    async def artifact_version(self, name: str, version: int | None) -> ArtifactVersion | None:
+        part = await self.load_artifact(name, version)
+        if part is None:
+            return None
+        number = len(self.artifacts[name]) - 1 if version is None else version
+        data = part.data
+        mime_type = data.mime_type if isinstance(data, (Blob, FileData)) else None
+        size = len(data.data) if isinstance(data, Blob) else len(data.encode()) if isinstance(data, str) else 0
+        metadata = dict(enumerate(self.artifact_metadata.get(name, []))).get(number, {})
+        return ArtifactVersion(number, mime_type, size, number * 1_000_000, copy.deepcopy(metadata))
+
     async def delete_artifact(self, name: str) -> None:
         self.artifacts.pop(name, None)
+        self.artifact_metadata.pop(name, None)
 
     async def search_memory(self, query: str) -> list[MemoryEntry]:
         words = _words(query)

@@ -70,7 +70,9 @@ impl Host {
 
     /// Saves a version of an artifact: of the session, or of the user when its name starts with `user:`.
     pub fn artifact(self, name: impl Into<String>, part: impl Into<Part>) -> Self {
-        self.with(|world| world.artifacts.entry(name.into()).or_default().push(part.into()))
+        self.with(|world| {
+            world.save_artifact(name.into(), part.into(), JsonMap::new());
+        })
     }
 
     /// Adds a user message from an earlier session to the memory. A memory search finds entries that contain words of

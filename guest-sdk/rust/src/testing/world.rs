@@ -76,7 +76,7 @@ pub(super) struct World {
     /// The arguments with which the configuration uses the item that is called.
     pub(super) arguments: Option<Value>,
     /// Versions of artifacts, by name.
-    pub(super) artifacts: BTreeMap<String, Vec<Part>>,
+    pub(super) artifacts: BTreeMap<String, Vec<SavedArtifact>>,
     pub(super) memory: Vec<MemoryEntry>,
     pub(super) model: Option<MockModel>,
     /// Names and patterns of models that the component is granted.
@@ -303,10 +303,25 @@ impl World {
         Ok(ModelCall { model, request })
     }
 
+    /// Saves a version of an artifact, and returns its number.
+    pub(super) fn save_artifact(&mut self, name: String, part: Part, custom_metadata: JsonMap) -> u64 {
+        let saved = SavedArtifact { part, custom_metadata, created_micros: self.now() };
+        let versions = self.artifacts.entry(name).or_default();
+        versions.push(saved);
+        versions.len() as u64 - 1
+    }
+
     pub(super) fn now(&mut self) -> i64 {
         self.ticks += 1;
         BEGINNING + (self.ticks - 1) * 1_000_000
     }
+}
+
+/// A version of an artifact.
+pub(super) struct SavedArtifact {
+    pub(super) part: Part,
+    pub(super) custom_metadata: JsonMap,
+    pub(super) created_micros: i64,
 }
 
 /// A mock model with its request.

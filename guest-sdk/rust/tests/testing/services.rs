@@ -127,6 +127,28 @@ fn artifacts_have_versions_from_zero() {
 }
 
 #[test]
+fn a_version_of_an_artifact_has_metadata() {
+    let host = Host::new().artifact("chart", Part::bytes("image/png", [1, 2, 3]));
+    in_host!(host, async |cx| {
+        let artifacts = cx.artifacts();
+        assert_eq!(artifacts.save_with("chart", Part::text("grün"), json!({"author": "ada"})).await?, 1);
+        let newest = artifacts.version("chart", None).await?.expect("a version");
+        assert_eq!((newest.version, newest.mime_type, newest.size), (1, None, 5));
+        assert_eq!(Value::Object(newest.custom_metadata), json!({"author": "ada"}));
+        let first = artifacts.version("chart", Some(0)).await?.expect("a version");
+        assert_eq!((first.version, first.mime_type.as_deref(), first.size), (0, Some("image/png"), 3));
+        assert!(first.custom_metadata.is_empty() && first.created_micros < newest.created_micros);
+        assert_eq!((artifacts.version("chart", Some(2)).await?, artifacts.version("other", None).await?), (None, None));
+    });
+    assert_eq!(host.metadata_of("chart")[1]["author"], "ada");
+    let (code, message) = failure_in_host!(Host::new(), async |cx| async {
+        cx.artifacts().save_with("chart", Part::text("x"), json!(["ada"])).await.map(|_| ())
+    });
+    assert_eq!(code, "BAD_JSON");
+    assert!(message.starts_with("the custom metadata: invalid type: sequence, expected a map"), "{message}");
+}
+
+#[test]
 fn an_artifact_needs_a_valid_name() {
     for (name, reason) in [
         ("user:", "an artifact needs a name"),

@@ -1,7 +1,7 @@
 //! Artifacts of tools, callbacks and agents in code: their versions are part of the changes of a call.
 
 use super::CallContext;
-use crate::artifact::MAX_LOADED_BYTES;
+use crate::artifact::{MAX_LOADED_BYTES, check_custom_metadata};
 use crate::content::Part;
 use crate::error::StoreError;
 use crate::invocation::Invocation;
@@ -19,7 +19,7 @@ impl CallContext {
     /// Saves an artifact as [`CallContext::save_artifact`] does, with metadata for other programs.
     ///
     /// # Errors
-    /// As [`CallContext::save_artifact`]; also if the service keeps no metadata.
+    /// As [`CallContext::save_artifact`]; also if the metadata is too large, or the service keeps none.
     pub async fn save_artifact_with(
         &self,
         name: &str,
@@ -27,6 +27,7 @@ impl CallContext {
         custom_metadata: &JsonMap,
     ) -> Result<u64, StoreError> {
         self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
+        check_custom_metadata(name, custom_metadata)?;
         let Invocation { services, session_key, .. } = self.invocation.as_ref();
         let version = services.artifacts.save_with(session_key, name, part, custom_metadata).await?;
         let mut actions = self.actions();

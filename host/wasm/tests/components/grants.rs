@@ -98,7 +98,7 @@ async fn granted_code_searches_memory() {
 
 #[tokio::test]
 async fn granted_code_reads_and_writes_artifacts() {
-    for what in ["save", "delete"] {
+    for what in ["save", "save_with", "delete"] {
         let (args, action) = (json!({"name": what}), "save and delete artifacts");
         let line = "artifacts: write";
         assert!(
@@ -107,7 +107,9 @@ async fn granted_code_reads_and_writes_artifacts() {
         let reader = ask(json!({"artifacts": "read"}), "artifacts", args).await;
         assert_eq!(reader, Err(denial(action)));
     }
-    for (what, expected) in [("load", json!(false)), ("versions", json!([])), ("list", json!([]))] {
+    for (what, expected) in
+        [("load", json!(false)), ("version", json!(null)), ("versions", json!([])), ("list", json!([]))]
+    {
         let args = json!({"name": what});
         let read = denied_without_grant(
             json!({"artifacts": "read"}),
@@ -119,6 +121,18 @@ async fn granted_code_reads_and_writes_artifacts() {
         assert_eq!(read.await, Ok(expected.clone()));
         assert_eq!(ask(json!({"artifacts": "write"}), "artifacts", args).await, Ok(expected));
     }
+}
+
+#[tokio::test]
+async fn custom_metadata_is_an_object_of_limited_size() {
+    let error = |what: &'static str| async move {
+        let answer = ask(json!({"artifacts": "write"}), "artifacts", json!({ "name": what })).await;
+        answer.unwrap_err().to_string()
+    };
+    let list = error("save_with_list").await;
+    assert!(list.contains("the custom metadata") && list.contains("expected a map"), "{list}");
+    let much = error("save_with_much").await;
+    assert!(much.contains("the custom metadata of `chart` has 70008 bytes, and at most 65536 are stored"), "{much}");
 }
 
 #[tokio::test]

@@ -204,7 +204,16 @@ async fn an_artifact_is_saved_and_loaded(component: Language) {
     let cx = context(&catalog);
     for (version, text) in [(0, "rye"), (1, "wheat")] {
         let saved = call_in(&cx, &catalog, "keep", json!({"name": "bread.txt", "text": text})).await.unwrap();
-        assert_eq!(saved, json!({"version": version, "text": text, "names": ["bread.txt"]}));
+        let custom = json!({"letters": text.len()});
+        let about =
+            json!({"version": version, "size": text.len(), "hasTime": true, "custom": custom, "photo": "image/png"});
+        let names = ["bread.txt", "photo"];
+        let expected = json!({"version": version, "text": text, "about": about, "missing": null, "names": names});
+        assert_eq!(saved, expected);
+        let run = &cx.invocation;
+        let artifacts = &run.services.artifacts;
+        let stored = artifacts.load_stream(&run.session_key, "bread.txt", Some(version)).await.unwrap().unwrap();
+        assert_eq!(json!(stored.custom_metadata), custom);
     }
 }
 

@@ -71,8 +71,13 @@ const keep = tool({
   description: "Saves an artifact and loads it again.",
   parameters: s.object({ name: s.string(), text: s.string() }),
   run({ name, text }, { artifacts }) {
-    const version = artifacts.save(name, text);
-    return { version, text: artifacts.load(name)?.text, names: artifacts.list() };
+    const version = artifacts.save(name, text, undefined, { letters: text.length });
+    const { version: number, size, createdMicros, customMetadata } = artifacts.version(name);
+    const photo = artifacts.save("photo", new TextEncoder().encode("png"), "image/png");
+    const { mimeType } = artifacts.version("photo", photo);
+    const about = { version: number, size, hasTime: createdMicros !== undefined, custom: customMetadata, photo: mimeType };
+    const missing = artifacts.version("missing") ?? null;
+    return { version, text: artifacts.load(name)?.text, about, missing, names: artifacts.list() };
   },
 });
 

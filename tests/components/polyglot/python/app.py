@@ -62,9 +62,15 @@ async def note(text: str, cx: ToolContext) -> bool:
 @tool
 async def keep(name: str, text: str, cx: ToolContext) -> dict:
     """Saves an artifact and loads it again."""
-    version = await cx.artifacts.save(name, text)
-    part = await cx.artifacts.load(name)
-    return {"version": version, "text": part and part.text, "names": await cx.artifacts.list()}
+    version = await cx.artifacts.save(name, text, custom_metadata={"letters": len(text)})
+    part, known = await cx.artifacts.load(name), await cx.artifacts.version(name)
+    assert known is not None
+    about = {"version": known.version, "size": known.size, "hasTime": known.created_micros is not None, "custom": known.custom_metadata}
+    photo = await cx.artifacts.save("photo", b"png", "image/png")
+    about["photo"] = getattr(await cx.artifacts.version("photo", photo), "mime_type")
+    missing = await cx.artifacts.version("missing")
+    names = await cx.artifacts.list()
+    return {"version": version, "text": part and part.text, "about": about, "missing": missing, "names": names}
 
 
 @tool

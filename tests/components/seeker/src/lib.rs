@@ -30,6 +30,13 @@ async fn artifacts(what: Name, cx: ToolContext) -> Result<Value, Error> {
     let artifacts = cx.artifacts();
     Ok(match what.name.as_str() {
         "save" => json!(artifacts.save("chart", Part::text("a text")).await?),
+        "save_with" => json!(artifacts.save_with("chart", Part::text("a text"), json!({"author": "ada"})).await?),
+        "save_with_list" => json!(artifacts.save_with("chart", Part::text("a text"), ["ada"]).await?),
+        "save_with_much" => {
+            let much = json!({ "a": "x".repeat(70_000) });
+            json!(artifacts.save_with("chart", Part::text("a text"), much).await?)
+        }
+        "version" => json!(artifacts.version("chart", None).await?.map(|version| version.version)),
         "load" => json!(artifacts.load("chart").await?.is_some()),
         "versions" => json!(artifacts.versions("chart").await?),
         "delete" => json!(artifacts.delete("chart").await?),

@@ -12,7 +12,7 @@ from componentize_py_types import Err
 from wit_world.imports import agents, artifacts, config, credentials, log, memory, models, plugins, runner, session, sessions, tools
 from wit_world.imports import types as wit
 
-from ..content import Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
+from ..content import ArtifactVersion, Content, Event, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from ..errors import Error, FatalError, ToolError
 from ..live import LiveRequest, LiveRun, LiveRunRequest
 from ..run_info import PluginInfo, RemainingLimits, RunInfo
@@ -160,8 +160,10 @@ class ImportedHost:
     def skip_summarization(self) -> None:
         agents.skip_summarization()
 
-    async def save_artifact(self, name: str, part: Part) -> int:
-        return await _wait(artifacts.save(name, convert.part_to_wit(part)))
+    async def save_artifact(self, name: str, part: Part, custom_metadata: dict[str, Json] | None) -> int:
+        if custom_metadata is None:
+            return await _wait(artifacts.save(name, convert.part_to_wit(part)))
+        return await _wait(artifacts.save_with(name, convert.part_to_wit(part), convert.to_json(custom_metadata)))
 
     async def load_artifact(self, name: str, version: int | None) -> Part | None:
         part = await _wait(artifacts.load(name, version))
@@ -172,6 +174,12 @@ class ImportedHost:
 
     async def artifact_versions(self, name: str) -> list[int]:
         return await _wait(artifacts.versions(name))
+
+    async def artifact_version(self, name: str, version: int | None) -> ArtifactVersion | None:
+        found = await _wait(artifacts.get_version(name, version))
+        if found is None:
+            return None
+        return ArtifactVersion(found.version, found.mime_type, found.size, found.created, convert.parse_object(found.custom_metadata))
 
     async def delete_artifact(self, name: str) -> None:
         await _wait(artifacts.delete(name))

@@ -90,6 +90,18 @@ impl sync_artifacts::Host for HostState {
         artifacts::versions(self, name).await
     }
 
+    async fn save_with(&mut self, name: String, part: wit::Part, custom_metadata: String) -> Result<u64, wit::Error> {
+        artifacts::save_with(self, name, part, custom_metadata).await
+    }
+
+    async fn get_version(
+        &mut self,
+        name: String,
+        version: Option<u64>,
+    ) -> Result<Option<wit::ArtifactVersion>, wit::Error> {
+        artifacts::get_version(self, name, version).await
+    }
+
     async fn delete(&mut self, name: String) -> Result<(), wit::Error> {
         artifacts::delete(self, name).await
     }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::bindings::exports::hatchery::agent::sync_guest_tools::{Guest, ToolError, ToolSpec};
-use crate::bindings::hatchery::agent::types::{Error, FunctionDeclaration};
+use crate::bindings::hatchery::agent::types::{Blob, Error, FunctionDeclaration, Part, PartData};
 use crate::bindings::hatchery::agent::{config, log, session, sync_artifacts, sync_tools};
 use crate::{Plain, parsed, part, said, services, web};
 
@@ -119,10 +119,24 @@ fn remember(args: &Map<String, Value>) -> Result<Value, ToolError> {
 }
 
 fn keep(name: &str, text: &str) -> Result<Value, ToolError> {
-    let version = sync_artifacts::save(name, &part(text)).map_err(refused)?;
+    let letters = json!({ "letters": text.len() }).to_string();
+    let version = sync_artifacts::save_with(name, &part(text), &letters).map_err(refused)?;
     let loaded = sync_artifacts::load(name, None).map_err(refused)?;
     let content = loaded.map(|part| crate::Content { role: None, parts: vec![part] });
-    Ok(json!({ "version": version, "text": said(content.as_ref()), "names": sync_artifacts::list().map_err(refused)? }))
+    let known = sync_artifacts::get_version(name, None).map_err(refused)?.ok_or_else(|| wrong("it is not known"))?;
+    let blob = Blob { mime_type: "image/png".into(), data: b"png".to_vec(), display_name: None };
+    let photo = Part { data: PartData::InlineData(blob), ..part("") };
+    let photo = sync_artifacts::save("photo", &photo).map_err(refused)?;
+    let photo = sync_artifacts::get_version("photo", Some(photo)).map_err(refused)?;
+    let missing = sync_artifacts::get_version("missing", None).map_err(refused)?.map(|version| version.version);
+    let about = json!({
+        "version": known.version, "size": known.size, "hasTime": known.created.is_some(),
+        "custom": parsed(&known.custom_metadata), "photo": photo.and_then(|version| version.mime_type),
+    });
+    let names = sync_artifacts::list().map_err(refused)?;
+    Ok(
+        json!({ "version": version, "text": said(content.as_ref()), "about": about, "missing": missing, "names": names }),
+    )
 }
 
 fn scaled(number: u32) -> Result<Value, ToolError> {

@@ -112,10 +112,20 @@ struct File {
 #[tool]
 async fn keep(file: File, cx: ToolContext) -> Result<Value, ToolError> {
     let artifacts = cx.artifacts();
-    let version = artifacts.save(&file.name, Part::text(file.text)).await?;
+    let letters = json!({ "letters": file.text.len() });
+    let version = artifacts.save_with(&file.name, Part::text(file.text), letters).await?;
     let part = artifacts.load(&file.name).await?;
     let text = part.as_ref().and_then(Part::as_text);
-    Ok(json!({ "version": version, "text": text, "names": artifacts.list().await? }))
+    let known = artifacts.version(&file.name, None).await?.ok_or_else(|| ToolError::fatal("it is not known"))?;
+    let photo = artifacts.save("photo", Part::bytes("image/png", b"png")).await?;
+    let photo = artifacts.version("photo", Some(photo)).await?.and_then(|version| version.mime_type);
+    let missing = artifacts.version("missing", None).await?.map(|version| version.version);
+    let about = json!({
+        "version": known.version, "size": known.size, "hasTime": known.created_micros.is_some(),
+        "custom": known.custom_metadata, "photo": photo,
+    });
+    let names = artifacts.list().await?;
+    Ok(json!({ "version": version, "text": text, "about": about, "missing": missing, "names": names }))
 }
 
 /// Calls another tool twice at the same time.
