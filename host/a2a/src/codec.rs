@@ -77,7 +77,7 @@ impl Version {
     ///
     /// # Errors
     /// The reason why it is not an item of a stream.
-    pub(crate) fn decode_update(self, value: &Value) -> Result<Update, String> {
+    pub(crate) fn decode_update(self, value: Value) -> Result<Update, String> {
         match self {
             Self::V0_3 => v0_3::decode_update(value),
             Self::V1_0 => v1_0::decode_update(value),
@@ -88,7 +88,7 @@ impl Version {
     ///
     /// # Errors
     /// The reason why it is not a task.
-    pub(crate) fn decode_task(self, value: &Value) -> Result<Task, String> {
+    pub(crate) fn decode_task(self, value: Value) -> Result<Task, String> {
         match self {
             Self::V0_3 => v0_3::decode_task(value),
             Self::V1_0 => v1_0::decode_task(value),

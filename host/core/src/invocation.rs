@@ -194,7 +194,6 @@ impl Invocation {
         let session = Session { state, events: Vector::new(), revision: 0, ..self.session() };
         let cancel = self.cancel.child_token();
         let child = Self {
-            id,
             usage: self.usage.clone(),
             input: self.input.clone(),
             depth: self.depth + 1,
@@ -204,7 +203,7 @@ impl Invocation {
             parent: self.parent.clone(),
             is_in_tool: true,
             span,
-            ..self.derive(session, user_content, self.run_config.clone(), cancel)
+            ..self.derive(id, session, user_content, self.run_config.clone(), cancel)
         };
         child.with_writer()
     }
@@ -212,18 +211,19 @@ impl Invocation {
     /// Creates an invocation that outlives this one, such as for work in the background. It sees the session as it is
     /// now, has no user message, its own usage counters, and is cancelled by `cancel` only.
     pub fn detach(&self, run_config: RunConfig, cancel: CancellationToken) -> Arc<Self> {
-        Arc::new(self.derive(self.session(), Arc::default(), run_config, cancel))
+        Arc::new(self.derive(new_invocation_id(), self.session(), Arc::default(), run_config, cancel))
     }
 
     fn derive(
         &self,
+        id: String,
         session: Session,
         user_content: Arc<Content>,
         run_config: RunConfig,
         cancel: CancellationToken,
     ) -> Self {
         Self {
-            id: new_invocation_id(),
+            id,
             session_key: self.session_key.clone(),
             caller: self.caller.clone(),
             input: None,

@@ -208,5 +208,6 @@ pub fn hash_arguments(arguments: &impl Serialize) -> String {
 pub(crate) fn hash_hex(value: &impl Serialize, bytes: usize) -> String {
     // Values that cannot be serialized have equal hashes.
     let json = serde_json::to_vec(value).unwrap_or_default();
-    Sha256::digest(json).iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0'));
+    Sha256::digest(json).iter().take(bytes).flat_map(digits).collect()
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{CallContext, SpanContext};
+use hatchery_core::{CallContext, Invocation, SpanContext};
 
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
@@ -36,7 +36,7 @@ struct GuestLogInner {
 
 #[derive(Default)]
 struct State {
-    labels: Arc<LogLabels>,
+    labels: LogLabels,
     used: u64,
     is_cut: bool,
     /// Lines written to the audit log.
@@ -46,20 +46,25 @@ struct State {
     stderr_tail: String,
 }
 
-/// The session, invocation and span that a line belongs to. Empty outside of sessions.
-#[derive(Default)]
+/// The run and the span that a line belongs to. Empty outside of sessions.
+#[derive(Clone, Default)]
 struct LogLabels {
-    session: String,
-    invocation: String,
+    invocation: Option<Arc<Invocation>>,
     span: SpanContext,
 }
 
 impl LogLabels {
-    fn of(cx: Option<&CallContext>) -> Arc<Self> {
-        let session = cx.map(|cx| cx.invocation.session_key.id.to_string()).unwrap_or_default();
-        let invocation = cx.map(|cx| cx.invocation.id.clone()).unwrap_or_default();
+    fn of(cx: Option<&CallContext>) -> Self {
         let span = cx.map(|cx| cx.span().clone()).unwrap_or_default();
-        Arc::new(Self { session, invocation, span })
+        Self { invocation: cx.map(|cx| cx.invocation.clone()), span }
+    }
+
+    fn session(&self) -> &str {
+        self.invocation.as_ref().map(|invocation| &*invocation.session_key.id).unwrap_or_default()
+    }
+
+    fn invocation(&self) -> &str {
+        self.invocation.as_ref().map(|invocation| invocation.id.as_str()).unwrap_or_default()
     }
 }
 
@@ -90,7 +95,7 @@ impl GuestLog {
             ($level:ident) => {{
                 tracing::$level!(
                     target: "hatchery::component",
-                    component = &*shared.component, session = labels.session, invocation = labels.invocation,
+                    component = &*shared.component, session = labels.session(), invocation = labels.invocation(),
                     "{message}{fields}"
                 );
                 stringify!($level)
@@ -120,11 +125,11 @@ impl GuestLog {
             (state.audited, state.labels.clone())
         };
         if audited <= MAX_AUDIT_LINES {
-            log(&labels.session, &labels.invocation);
+            log(labels.session(), labels.invocation());
         } else if audited == MAX_AUDIT_LINES + 1 {
             tracing::warn!(
                 target: "hatchery::audit",
-                component = &*shared.component, session = labels.session, invocation = labels.invocation,
+                component = &*shared.component, session = labels.session(), invocation = labels.invocation(),
                 "denied more than {MAX_AUDIT_LINES} times in one call; further denials are not logged"
             );
         }
@@ -180,7 +185,7 @@ impl GuestLog {
             let shared = &*self.0;
             tracing::info!(
                 target: "hatchery::component",
-                component = &*shared.component, session = labels.session, invocation = labels.invocation, stream = name,
+                component = &*shared.component, session = labels.session(), invocation = labels.invocation(), stream = name,
                 "{}", escape_control(line.trim_end())
             );
             labels.span.add_log("info", &escape_control(line.trim_end()));

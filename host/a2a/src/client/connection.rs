@@ -5,13 +5,15 @@ use std::sync::Arc;
 use futures::stream::{self, BoxStream, StreamExt};
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use reqwest::{Client, Response, Url};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::peer::read_answer;
 use super::{ClientError, ClientLimits};
 use crate::codec::Version;
 use crate::error::excerpt;
 use crate::model::{Operation, Task, Update};
+use crate::server::VERSION_HEADER;
 use hatchery_egress::{Egress, SseError, sse_data};
 
 /// The interface of a card that this client uses.
@@ -36,20 +38,29 @@ pub(super) struct ReceivedMessage<T> {
 /// The items of a stream.
 pub(super) type Updates = BoxStream<'static, Result<ReceivedMessage<Update>, ClientError>>;
 
+/// A call over JSON-RPC. Written as it is: `json!` would copy the parameters.
+#[derive(Serialize)]
+struct Call<'a> {
+    jsonrpc: &'a str,
+    id: u32,
+    method: &'a str,
+    params: &'a Value,
+}
+
 const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
     pub(super) async fn send(&self, operation: &Operation) -> Result<ReceivedMessage<Update>, ClientError> {
         let ReceivedMessage { message, bytes } = self.call(operation).await?;
-        let message = self.version.decode_update(&message).map_err(ClientError::Response)?;
+        let message = self.version.decode_update(message).map_err(ClientError::Response)?;
         Ok(ReceivedMessage { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
     pub(super) async fn task(&self, operation: &Operation) -> Result<ReceivedMessage<Task>, ClientError> {
         let ReceivedMessage { message, bytes } = self.call(operation).await?;
-        let message = self.version.decode_task(&message).map_err(ClientError::Response)?;
+        let message = self.version.decode_task(message).map_err(ClientError::Response)?;
         Ok(ReceivedMessage { message, bytes })
     }
 
@@ -83,9 +94,9 @@ impl Connection {
         if let (Some(tenant), Some(params)) = (&self.tenant, params.as_object_mut()) {
             params.insert("tenant".into(), tenant.as_str().into());
         }
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let body = Call { jsonrpc: "2.0", id: 1, method, params: &params };
         let request = self.client.post(self.url.clone()).headers(self.headers.clone());
-        let request = request.header("a2a-version", self.version.name()).header(ACCEPT, accept).json(&body);
+        let request = request.header(VERSION_HEADER, self.version.name()).header(ACCEPT, accept).json(&body);
         let response = request.send().await.map_err(|error| ClientError::request(error, self.limits.read_timeout))?;
         match response.status() {
             status if status.is_success() => Ok(response),
@@ -117,7 +128,7 @@ fn result_of(body: &[u8]) -> Result<Value, ClientError> {
 
 /// Returns the update in a response of JSON-RPC.
 fn decode_update(body: &[u8], version: Version) -> Result<ReceivedMessage<Update>, ClientError> {
-    let message = version.decode_update(&result_of(body)?).map_err(ClientError::Response)?;
+    let message = version.decode_update(result_of(body)?).map_err(ClientError::Response)?;
     Ok(ReceivedMessage { message, bytes: body.len() })
 }
 

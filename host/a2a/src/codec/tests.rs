@@ -100,7 +100,7 @@ proptest! {
     fn updates_are_read_as_they_were_written(update in update()) {
         for version in VERSIONS {
             let wire = version.encode_update(update.clone());
-            prop_assert_eq!(version.decode_update(&wire).unwrap(), update.clone(), "{}", wire);
+            prop_assert_eq!(version.decode_update(wire.clone()).unwrap(), update.clone(), "{}", wire);
         }
     }
 
@@ -131,8 +131,8 @@ proptest! {
     #[test]
     fn anything_of_a_peer_is_read_or_refused(value in json_value()) {
         for version in VERSIONS {
-            let _ = version.decode_update(&value);
-            let _ = version.decode_task(&value);
+            let _ = version.decode_update(value.clone());
+            let _ = version.decode_task(value.clone());
         }
         for method in ["message/send", "SendMessage", "ListTasks", "tasks/get", "tasks/pushNotificationConfig/set"] {
             let _ = Version::decode_call(method, value.clone());

@@ -252,13 +252,19 @@ impl Sandbox {
         let CallLimits { clock, cancel, wall, limit, is_counted: _ } = limits;
         let _running = self.active_calls.enter();
         let guest = clock::measure_cpu(clock, guest);
-        let result = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Err(CallError::Cancelled),
-            () = self.active_calls.cancelled() => Err(CallError::Replaced),
-            result = guest => result.map_err(|error| self.classify_error(error, limit, log)),
-            () = tokio::time::sleep(wall) => Err(self.limits.exceeded(limit).into()),
+        let result = async {
+            self.check_active(&cancel)?;
+            // The guest first: most calls end with their first poll, and do not wait for anything else.
+            let result = tokio::select! {
+                biased;
+                result = guest => result.map_err(|error| self.classify_error(error, limit, log)),
+                () = cancel.cancelled() => Err(CallError::Cancelled),
+                () = self.active_calls.cancelled() => Err(CallError::Replaced),
+                () = tokio::time::sleep(wall) => Err(self.limits.exceeded(limit).into()),
+            };
+            self.check_active(&cancel).and(result)
         };
+        let result = result.await;
         if let Err(error) = &result
             && let Some(limit) = error.limit()
         {
@@ -266,6 +272,14 @@ impl Sandbox {
             self.statistics.count_limit(limit);
         }
         result
+    }
+
+    /// Fails if a call is cancelled by `cancel`, or because its component was replaced.
+    fn check_active(&self, cancel: &CancellationToken) -> Result<(), CallError> {
+        if cancel.is_cancelled() {
+            return Err(CallError::Cancelled);
+        }
+        if self.active_calls.is_cancelled() { Err(CallError::Replaced) } else { Ok(()) }
     }
 
     /// Waits for the permits and the memory of an instance.

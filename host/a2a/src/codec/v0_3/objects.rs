@@ -4,7 +4,7 @@ use hatchery_core::{JsonMap, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::codec::{decode_bytes, encode_bytes, null_as_default, read, write};
+use crate::codec::{decode_bytes, encode_bytes, null_as_default, take, write};
 use crate::model::{
     Artifact, ArtifactUpdate, Message, Part, PartContent, Role, StatusUpdate, Task, TaskState, TaskStatus, Update,
 };
@@ -363,16 +363,16 @@ pub(in crate::codec) fn encode_update(update: Update) -> Value {
     }
 }
 
-pub(in crate::codec) fn decode_update(value: &Value) -> Result<Update, String> {
+pub(in crate::codec) fn decode_update(value: Value) -> Result<Update, String> {
     match value.get("kind").and_then(Value::as_str) {
         Some(TASK) => decode_task(value).map(Update::Task),
-        Some(MESSAGE) => read::<WireMessage>(value)?.try_into().map(Update::Message),
+        Some(MESSAGE) => take::<WireMessage>(value)?.try_into().map(Update::Message),
         Some(STATUS) => {
-            let WireStatusUpdate { task_id, context_id, status, metadata, .. } = read(value)?;
+            let WireStatusUpdate { task_id, context_id, status, metadata, .. } = take(value)?;
             Ok(Update::Status(StatusUpdate { task_id, context_id, status: status.try_into()?, metadata }))
         }
         Some(ARTIFACT) => {
-            let WireArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata, .. } = read(value)?;
+            let WireArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata, .. } = take(value)?;
             let artifact = artifact.try_into()?;
             Ok(Update::Artifact(ArtifactUpdate { task_id, context_id, artifact, append, last_chunk, metadata }))
         }
@@ -380,6 +380,6 @@ pub(in crate::codec) fn decode_update(value: &Value) -> Result<Update, String> {
     }
 }
 
-pub(in crate::codec) fn decode_task(value: &Value) -> Result<Task, String> {
-    read::<WireTask>(value)?.try_into()
+pub(in crate::codec) fn decode_task(value: Value) -> Result<Task, String> {
+    take::<WireTask>(value)?.try_into()
 }

@@ -4,7 +4,7 @@ use hatchery_core::{JsonMap, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::codec::{decode_bytes, encode_bytes, null_as_default, read, write};
+use crate::codec::{decode_bytes, encode_bytes, null_as_default, take, write};
 use crate::model::{
     Artifact, ArtifactUpdate, Message, Part, PartContent, Role, StatusUpdate, Task, TaskState, TaskStatus, Update,
 };
@@ -339,8 +339,8 @@ pub(in crate::codec) fn encode_update(update: Update) -> Value {
     write(wire_update(update))
 }
 
-pub(in crate::codec) fn decode_update(value: &Value) -> Result<Update, String> {
-    let wire: WireUpdate = read(value)?;
+pub(in crate::codec) fn decode_update(value: Value) -> Result<Update, String> {
+    let wire: WireUpdate = take(value)?;
     match (wire.task, wire.message, wire.status_update, wire.artifact_update) {
         (Some(task), None, None, None) => task.try_into().map(Update::Task),
         (None, Some(message), None, None) => message.try_into().map(Update::Message),
@@ -357,6 +357,6 @@ pub(in crate::codec) fn decode_update(value: &Value) -> Result<Update, String> {
     }
 }
 
-pub(in crate::codec) fn decode_task(value: &Value) -> Result<Task, String> {
-    read::<WireTask>(value)?.try_into()
+pub(in crate::codec) fn decode_task(value: Value) -> Result<Task, String> {
+    take::<WireTask>(value)?.try_into()
 }

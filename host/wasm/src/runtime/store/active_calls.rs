@@ -22,6 +22,11 @@ impl ActiveCalls {
         self.cancel.cancel();
     }
 
+    /// Returns true after [`Self::cancel_calls`].
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// Resolves after [`Self::cancel_calls`].
     pub(super) fn cancelled(&self) -> impl Future<Output = ()> {
         self.cancel.cancelled()
