@@ -74,7 +74,7 @@ enum Task {
         after_help = "Examples:\n  cargo xtask load\n  cargo xtask load --rivals\n  cargo xtask load --seconds 10 --filter SQLite --json"
     )]
     Load(load::Arguments),
-    /// Count the instructions of ten hot paths with valgrind, and compare them with tests/instructions.txt
+    /// Count the instructions of twelve hot paths with valgrind, and compare them with tests/instructions.txt
     #[command(after_help = "Example:\n  cargo xtask instructions --update")]
     Instructions {
         /// Record the counts instead of comparing them

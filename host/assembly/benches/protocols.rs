@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hint::black_box;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::process::CommandExt;
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -121,6 +122,14 @@ fn args() -> Value {
 }
 
 fn main() {
+    if std::env::var_os("RUST_BACKTRACE").is_some() {
+        // Wasmtime makes an error in each call of a component: its backtrace takes longer than the call.
+        let error = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(std::env::args_os().skip(1))
+            .env_remove("RUST_BACKTRACE")
+            .exec();
+        panic!("cannot start again without RUST_BACKTRACE: {error}");
+    }
     rustls::crypto::aws_lc_rs::default_provider().install_default().unwrap();
     // One thread for the calls, so that waking up other threads is not measured.
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,34 +1,44 @@
-//! Ten hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT
-//! times. Without arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
+//! Twelve hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
+//! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use hatchery_a2a::{Aggregation, CardSource, ClientLimits, Egress, RemoteAgent, RemoteAgentConfig, Url};
 use hatchery_core::{
-    Agent, Content, Event, EventWindow, JsonMap, MemoryService, ResponseGrouping, Services, SessionKey, SessionService,
+    Agent, Content, Event, EventWindow, ItemResolver, JsonMap, MemoryService, ResponseGrouping, Services, SessionKey,
+    SessionService, Tool,
 };
 use hatchery_engine::contents::PromptView;
-use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_engine::{AgentTool, App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::{MemorySessions, SqliteMemory, SqliteSessions};
+use hatchery_test_services::serve_http;
 use hatchery_test_support::{llm, llm_with, services, tool, typical_event};
+use hatchery_wasm::{CatalogHandle, CodeCache, Engine, EngineOptions, LoadOptions};
 use imbl::Vector;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const USER: &str = "ada";
 
 /// Earlier events or turns of a session that is called long.
 const LONG: usize = 400;
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 12] = [
     "event_to_json",
     "event_from_json",
     "prompt_update",
     "model_stream",
     "turn_new_session",
     "turn_with_tool",
+    "turn_with_component",
+    "turn_with_remote_agent",
     "turn_long_session",
     "turn_sqlite",
     "session_window_sqlite",
@@ -55,6 +65,14 @@ async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
         "model_stream" => read_streams(count).await,
         "turn_new_session" => Turns::new(services(), answering()?).in_new_sessions(count).await?,
         "turn_with_tool" => Turns::new(services(), calling()?).in_new_sessions(count).await?,
+        "turn_with_component" => {
+            let agent = calling_tool(component_tool(folder).await?, json!({"value": {"text": "Hello"}}));
+            Turns::new(services(), agent).in_new_sessions(count).await?;
+        }
+        "turn_with_remote_agent" => {
+            let agent = calling_tool(remote_agent().await?, json!({"request": "Hello"}));
+            Turns::new(services(), agent).in_new_sessions(count).await?;
+        }
         "turn_long_session" => Turns::new(services(), calling()?).in_one_session(LONG + count).await?,
         "turn_sqlite" => {
             let sessions = Arc::new(SqliteSessions::open(folder.join("sessions.db")).await?);
@@ -106,6 +124,61 @@ fn calling() -> anyhow::Result<Agent> {
     let model =
         Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
     Ok(llm_with("adder", model, |agent| agent.tools = vec![tool("add", |_, _| Ok(json!(3)))]))
+}
+
+/// An app that calls this tool and then answers.
+fn calling_tool(tool: Arc<dyn Tool>, args: Value) -> Agent {
+    let name = tool.declaration().name.clone();
+    let model = Scripted::new().on_tool(&name, "It said hello.").default_reply(Reply::call(&name, args));
+    llm_with("adder", model, |agent| agent.tools = vec![tool])
+}
+
+/// Returns the tool of a built component. Its compiled code is kept for later runs.
+async fn component_tool(folder: &Path) -> anyhow::Result<Arc<dyn Tool>> {
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().nth(3).context("the program is not in the target folder")?;
+    let component = target.join("wasm32-wasip2/guest/misbehaver.wasm");
+    std::fs::copy(&component, folder.join("misbehaver.wasm"))
+        .with_context(|| format!("{}: build it with `cargo xtask components`", component.display()))?;
+    let engine = Engine::new(&EngineOptions { instances: 4, ..EngineOptions::default() })?;
+    let cache = CodeCache::new(Some(target.join("tmp/hot-paths")));
+    let catalog = CatalogHandle::open(folder, LoadOptions { cache, ..LoadOptions::new(engine) }).await?;
+    Ok(catalog.current().tool("echo")?)
+}
+
+/// A policy that allows everything.
+struct Anywhere;
+
+impl Egress for Anywhere {
+    fn check_url(&self, _: &Url) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn check_address(&self, _: &Url, _: IpAddr) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// Returns an A2A agent, which repeats what it is told, as a tool. Its server runs in this process.
+async fn remote_agent() -> anyhow::Result<Arc<dyn Tool>> {
+    // Clients need a provider of TLS, also without it.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let answer = async |Json(call): Json<Value>| {
+        let parts = call.pointer("/params/message/parts").cloned().unwrap_or_default();
+        let message = json!({"messageId": "answer", "role": "ROLE_AGENT", "parts": parts});
+        Json(json!({"jsonrpc": "2.0", "id": 1, "result": {"message": message}}))
+    };
+    let interface = json!({"url": "/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"});
+    let card = json!({"name": "echo", "supportedInterfaces": [interface]});
+    let routes = Router::new().route("/card", get(|| async move { Json(card) })).route("/a2a", post(answer));
+    let agent = RemoteAgent::new(RemoteAgentConfig {
+        card: CardSource::Url(format!("{}/card", serve_http(routes).await)),
+        headers: BTreeMap::new(),
+        egress: Arc::new(Anywhere),
+        aggregation: Aggregation::default(),
+        limits: ClientLimits::default(),
+    });
+    Ok(Arc::new(AgentTool::new(agent.agent("echo", "Repeats a text."), false)?))
 }
 
 struct Turns {
