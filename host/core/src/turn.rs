@@ -141,6 +141,11 @@ impl TurnLease {
         self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// Returns true once the lease has expired, unless it was renewed.
+    pub fn is_expired(&self) -> bool {
+        UptimeInstant::now() >= *self.renewed.lock_unpoisoned() + self.duration
+    }
+
     /// Returns the session.
     pub fn session(&self) -> &SessionKey {
         &self.key

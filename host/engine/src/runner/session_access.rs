@@ -67,12 +67,18 @@ impl Drop for LeaseGuard {
 
 /// The result of an attempt to open a turn.
 enum TurnAccess {
-    Begun(CachedSession, Arc<TurnLease>),
+    Begun(Box<CachedSession>, Arc<TurnLease>),
     /// Another host has a turn.
     Held {
         /// Duration of its lease, unless it is renewed.
         remaining: Duration,
     },
+}
+
+impl TurnAccess {
+    fn begun(cached: CachedSession, lease: Arc<TurnLease>) -> Self {
+        Self::Begun(Box::new(CachedSession { last_turn: Some(lease.clone()), ..cached }), lease)
+    }
 }
 
 impl RunnerInner {
@@ -139,7 +145,7 @@ impl RunnerInner {
         match access? {
             TurnAccess::Begun(cached, lease) => {
                 let lease = Some(LeaseGuard { runner: self, lease, is_used: false });
-                Ok(AcquiredSession { cached, guard, lease })
+                Ok(AcquiredSession { cached: *cached, guard, lease })
             }
             TurnAccess::Held { .. } => {
                 let cached = self.refresh(&key, cached).await?;
@@ -163,7 +169,7 @@ impl RunnerInner {
         let mut cached = Some(cached);
         loop {
             match self.open_turn(key, &mut cached, run).await? {
-                TurnAccess::Begun(cached, lease) => return Ok((cached, lease)),
+                TurnAccess::Begun(cached, lease) => return Ok((*cached, lease)),
                 TurnAccess::Held { .. } if !waits => return Err(StoreError::session_in_use(key).into()),
                 TurnAccess::Held { remaining } => {
                     tracing::debug!(session = %key, ?remaining, "another host has a turn of the session");
@@ -183,13 +189,19 @@ impl RunnerInner {
         cached: &mut Option<CachedSession>,
         run: &CancellationToken,
     ) -> Result<TurnAccess, RunError> {
-        let last_turn = cached.as_ref().and_then(|cached| cached.last_turn.clone());
-        if let Some(lease) = last_turn.as_ref().and_then(|last| last.pass_on(run.clone())) {
-            return self.begun(Arc::new(lease), self.refresh(key, cached.take())).await;
+        let held = |cached: &CachedSession| cached.last_turn.clone().filter(|lease| !lease.is_expired());
+        if cached.as_ref().and_then(held).is_some() {
+            // Read first, because a session that was created anew does not know the lease.
+            let refreshed = self.refresh(key, cached.take()).await?;
+            if let Some(lease) = held(&refreshed).and_then(|last| last.pass_on(run.clone())) {
+                return Ok(TurnAccess::begun(refreshed, Arc::new(lease)));
+            }
+            *cached = Some(refreshed);
         }
         let (acquired, duration) = (UptimeInstant::now(), self.turn_lease());
         let sessions = &self.services.sessions;
         let window = cached.as_ref().map_or(EventWindow::All, CachedSession::missing_events);
+        let last_turn = cached.as_ref().and_then(held);
         let previous = last_turn.as_ref().map(|lease| lease.fence());
         let (fence, now) = match sessions.open_turn(key, previous, duration, window).await? {
             TurnOpening::Begun { fence, session } => (fence, session),
@@ -198,27 +210,16 @@ impl RunnerInner {
         if let Some(last) = last_turn {
             last.set_replaced();
         }
-        let lease = TurnLease::new(sessions.clone(), key.clone(), fence, acquired, duration, run.clone());
-        let session = async {
-            match cached.take() {
-                None => Ok(CachedSession::new(now)),
-                Some(cached) => match cached.update(now) {
-                    Some(cached) => Ok(cached),
-                    None => self.refresh(key, None).await,
-                },
-            }
+        let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), fence, acquired, duration, run.clone()));
+        let updated = match cached.take() {
+            None => Some(CachedSession::new(now)),
+            Some(cached) => cached.update(now),
         };
-        self.begun(Arc::new(lease), session).await
-    }
-
-    /// Awaits the session of a turn that has begun. Ends the turn if that fails.
-    async fn begun(
-        &self,
-        lease: Arc<TurnLease>,
-        session: impl Future<Output = Result<CachedSession, RunError>>,
-    ) -> Result<TurnAccess, RunError> {
-        match session.await {
-            Ok(cached) => Ok(TurnAccess::Begun(CachedSession { last_turn: Some(lease.clone()), ..cached }, lease)),
+        if let Some(session) = updated {
+            return Ok(TurnAccess::begun(session, lease));
+        }
+        match self.refresh(key, None).await {
+            Ok(session) => Ok(TurnAccess::begun(session, lease)),
             Err(error) => {
                 self.end_turn_after(Duration::ZERO, lease, None);
                 Err(error)

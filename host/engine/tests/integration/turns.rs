@@ -234,6 +234,18 @@ async fn a_request_that_is_refused_delays_no_other_host() {
     assert!(matches!(turn_start, TurnStart::Begun(_)), "{turn_start:?}");
 }
 
+#[tokio::test]
+async fn a_session_that_was_created_anew_gets_a_turn_of_its_own() {
+    let services = services_on(Arc::new(MemorySessions::new())).await;
+    let host = TestHost::new(&services, llm("root", echo()));
+    for text in ["ONE", "TWO"] {
+        host.start(text).await.collect().await.unwrap();
+        assert_eq!(transcript(&services).await, [format!("user: {text}"), format!("root: {text}")]);
+        services.sessions.delete(&key()).await.unwrap();
+        services.sessions.create(APP, USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    }
+}
+
 /// Holds the first turn that begins, after it is stored.
 #[derive(Default)]
 struct SlowBegin {
