@@ -88,7 +88,8 @@ impl<'a> Artifacts<'a> {
         Ok(artifacts::versions(name.to_owned()).await?)
     }
 
-    /// Returns what is known about a version, the latest if it is `None`, without its content. `None` if it does not exist.
+    /// Returns what is known about a version, the latest if it is `None`, without its content. `None` if it does not
+    /// exist.
     ///
     /// # Errors
     /// See [`Artifacts`].

@@ -1,5 +1,5 @@
-//! The agent under test of the A2A conformance suite, for the version that the first argument names. What it does depends on
-//! how the id of the message begins.
+//! The agent under test of the A2A conformance suite, for the version that the first argument names. What it does
+//! depends on how the id of the message begins.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Twelve hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT times. Without
-//! arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
+//! Twelve hot paths of the host, for counting instructions: `hot_paths NAME COUNT` prepares a path and takes it COUNT
+//! times. Without arguments it prints the names. `cargo xtask instructions` runs it with valgrind.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

@@ -17,8 +17,8 @@ struct CardChange {
 }
 
 impl CardChanges {
-    /// Returns since when an app has this card, in full seconds: `now` for a new card. Two cards of an app never have the same
-    /// time. Apps for which `exists` returns false are forgotten.
+    /// Returns since when an app has this card, in full seconds: `now` for a new card. Two cards of an app never have
+    /// the same time. Apps for which `exists` returns false are forgotten.
     pub(super) fn time(&self, app: &str, card: &[u8], now: SystemTime, exists: impl Fn(&str) -> bool) -> SystemTime {
         let hash = Sha256::digest(card).into();
         let mut changes = self.0.lock_unpoisoned();

@@ -26,8 +26,8 @@ const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
 /// Checks a message as far as this is possible without its task.
 ///
 /// # Errors
-/// If the message has no id or no parts, is one of an agent, or has a file of a type that is not one of `input_modes`, or if
-/// its sender accepts no type of answers.
+/// If the message has no id or no parts, is one of an agent, or has a file of a type that is not one of `input_modes`,
+/// or if its sender accepts no type of answers.
 pub(super) fn check(request: &SendRequest, input_modes: &[String]) -> Result<(), A2aError> {
     let SendRequest { message, accepted_output_modes: accepted, .. } = request;
     if message.id.is_empty() {

@@ -45,8 +45,8 @@ pub(super) async fn load_ended(
 }
 
 impl A2aService {
-    /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for; or the
-    /// message that its agent has answered with.
+    /// Begins or continues a task. Returns it when it has ended, waits for the client, or takes too long to wait for;
+    /// or the message that its agent has answered with.
     pub(super) async fn send(&self, app: &Arc<App>, request: SendRequest) -> Result<Update, A2aError> {
         let (returns_immediately, history_length) = (request.returns_immediately, request.history_length);
         let StartedRun { task, run, mut events } = self.start(app, request, StreamingMode::Off).await?;

@@ -25,7 +25,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 pub const APP: &str = "app";
 
 /// An agent that follows the user's text: `ask a b` calls `a` and `b`, which wait for the client, `wait` stops until
-/// the test releases it, `message` is answered by a message, anything else is repeated. It repeats the answers to its calls.
+/// the test releases it, `message` is answered by a message, anything else is repeated. It repeats the answers to its
+/// calls.
 pub struct Obedient {
     /// A permit for each run that has come to its stop.
     pub stopped: Semaphore,
