@@ -242,7 +242,7 @@ async fn a_session_that_was_created_anew_gets_a_turn_of_its_own() {
         host.start(text).await.collect().await.unwrap();
         assert_eq!(transcript(&services).await, [format!("user: {text}"), format!("root: {text}")]);
         services.sessions.delete(&key()).await.unwrap();
-        services.sessions.create(APP, USER, Some(SESSION), JsonMap::new()).await.unwrap();
+        services.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
     }
 }
 
