@@ -132,7 +132,7 @@ async fn a_name_is_not_given_to_another_component_without_a_flag() -> Result<()>
 async fn a_folder_without_a_lock_has_nothing_to_restore() -> Result<()> {
     let folder = Folder::empty()?;
     let answer = refusal(hatchery(&folder.served(), &["pull", "."]).await?)?;
-    contains(&answer, &["hatchery.lock: nothing has been pulled into this folder; name what to pull"]);
+    contains(&answer, &["hatchery.lock: nothing has been pulled into this folder; name a component"]);
     folder.write("hatchery.lock", "version: 1\ncomponents:\n  x: {reference: x}\n")?;
     contains(
         &refusal(hatchery(&folder.served(), &["pull", "."]).await?)?,
