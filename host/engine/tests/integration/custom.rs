@@ -1,19 +1,63 @@
 //! Custom agents: the capabilities of code through its context.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use futures::poll;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, Event, EventData,
-    EventSink, HookPoint, JsonMap, RunError, ToolError,
+    EventSink, HookPoint, JsonMap, RunError, Services, SessionKey, SessionService, StoreError, ToolError,
+    WrapperSessionService,
 };
+use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::MemorySessions;
 use serde_json::json;
 
 use crate::support::*;
 
 fn custom(name: &str, code: impl CustomAgent + 'static) -> Agent {
     Agent::new(name, "", AgentKind::Custom(CustomAgentSpec { code: Arc::new(code), model: None, tools: vec![] }))
+}
+
+/// Answers no append at once.
+struct YieldingSessions(MemorySessions);
+
+#[async_trait]
+impl WrapperSessionService for YieldingSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        tokio::task::yield_now().await;
+        self.0.append_with(key, event, fence).await
+    }
+}
+
+/// Begins to emit an event, and emits another one while nothing polls the first.
+struct ImpatientAgent;
+
+#[async_trait]
+impl CustomAgent for ImpatientAgent {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let mut first = pin!(cx.say("first"));
+        assert!(poll!(first.as_mut()).is_pending());
+        cx.say("second").await?;
+        first.await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_nothing_polls_delays_no_other() {
+    let sessions: Arc<dyn SessionService> = Arc::new(YieldingSessions(MemorySessions::new()));
+    sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap();
+    let runner = Runner::new(Services { sessions, ..services() });
+    let app = Arc::new(App::new("app", custom("root", ImpatientAgent)).unwrap());
+    let run = runner.run(app, RunRequest::new(USER, SESSION, Content::user("hi"))).await.unwrap();
+    let events = run.collect().await.unwrap();
+    assert_eq!(events.iter().map(|event| brief(event)).collect::<Vec<_>>(), ["root: first", "root: second"]);
 }
 
 /// Emits an event before and after each of its sub-agents.
