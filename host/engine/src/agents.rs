@@ -18,7 +18,7 @@ use hatchery_core::{
 
 use crate::llm::{self, transfer};
 use crate::plugins::HookChain;
-use crate::run::{AgentOutcome, AgentScope, CallbackEvent, Replay, RunContext};
+use crate::run::{AgentOutcome, AgentScope, CallbackEventKind, Replay, RunContext};
 pub use agent_tool::AgentTool;
 pub(crate) use host::engine_host;
 
@@ -80,7 +80,7 @@ impl AgentStack {
         true
     }
 
-    /// Ends the spans of all agents, with the failure that passes them if there is one.
+    /// Ends the spans of all agents, with the error that propagates through them, if there is one.
     fn end_spans(&self, error: Option<&RunError>) {
         self.callers.iter().chain([&self.current]).for_each(|agent| agent.end_span(error));
     }
@@ -123,7 +123,7 @@ impl AgentRun {
         Self { run: run.clone(), id, replay: scope.replay.clone(), cx, is_finished, span: Mutex::new(span) }
     }
 
-    /// Ends the span. `error` is the failure that passes the agent.
+    /// Ends the span. `error` is the error that propagates through the agent.
     fn end_span(&self, error: Option<&RunError>) {
         let mut span = self.span.lock_unpoisoned();
         if let Some(error) = error {
@@ -154,14 +154,14 @@ impl AgentRun {
     /// Runs the agent from its beginning, unless a callback answers or transfers in its place.
     async fn start(&self) -> Result<AgentOutcome, RunError> {
         let recorded = |event: &Event| {
-            let is_answered = match CallbackEvent::of(event)? {
-                CallbackEvent::Start => false,
-                CallbackEvent::Answer => true,
-                CallbackEvent::End | CallbackEvent::Recovery => return None,
+            let is_answered = match CallbackEventKind::from_event(event)? {
+                CallbackEventKind::Start => false,
+                CallbackEventKind::Answer => true,
+                CallbackEventKind::End | CallbackEventKind::Recovery => return None,
             };
             Some(AgentStart::new(is_answered, event.actions.transfer_to_agent.clone()))
         };
-        match self.replay.callback_step(&self.cx, recorded, || self.call_before_agent()).await? {
+        match self.replay.replay_or_run_callbacks(&self.cx, recorded, || self.call_before_agent()).await? {
             Some(AgentStart::Answered) => Ok(AgentOutcome::Done),
             Some(AgentStart::Transfer(target)) => self.transfer_to(&target),
             Some(AgentStart::Run) | None => self.resume().await,
@@ -199,7 +199,7 @@ impl AgentRun {
         if matches!(error, RunError::Cancelled | RunError::Stopped) {
             return Err(error);
         }
-        let is_recovery = |event: &Event| CallbackEvent::of(event) == Some(CallbackEvent::Recovery);
+        let is_recovery = |event: &Event| CallbackEventKind::from_event(event) == Some(CallbackEventKind::Recovery);
         if let Some(event) = self.replay.next(&self.cx, is_recovery).await? {
             return event
                 .actions
@@ -242,8 +242,8 @@ impl AgentRun {
             return Ok(outcome);
         }
         let recorded =
-            |event: &Event| CallbackEvent::is_agent_end(event).then(|| event.actions.transfer_to_agent.clone());
-        match self.replay.callback_step(&self.cx, recorded, || self.call_after_agent()).await?.flatten() {
+            |event: &Event| CallbackEventKind::is_agent_end(event).then(|| event.actions.transfer_to_agent.clone());
+        match self.replay.replay_or_run_callbacks(&self.cx, recorded, || self.call_after_agent()).await?.flatten() {
             Some(target) => self.transfer_to(&target),
             None => Ok(outcome),
         }

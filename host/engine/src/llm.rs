@@ -1,4 +1,4 @@
-//! LLM agents: asks the [`AgentLoop`] for the next step, and performs it.
+//! LLM agents: asks the [`AgentLoop`] for the next action, and performs it.
 
 pub mod agent_loop;
 pub(crate) mod code;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use hatchery_core::{AgentContext, AgentId, Event, LlmAgent, RunError, RunLimit, Tool};
 
-use agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
+use agent_loop::{AgentLoop, AgentLoopSettings, LoopAction};
 pub use model_call::assign_call_ids;
 
 use crate::plugins::HookChain;
@@ -41,51 +41,51 @@ pub(crate) async fn run_llm_agent(
     });
     agent_loop.record_user_response([], run.take_answers(&cx.call.agent));
     loop {
-        match agent_loop.next_step() {
-            AgentStep::CallModel => {
+        match agent_loop.next_action() {
+            LoopAction::CallModel => {
                 driver.resolve_tools().await?;
                 if let Some(input) = driver.live_input() {
                     // Boxed, because it would triple the size of the future of all agents.
                     return driver.converse(input).boxed().await;
                 }
-                agent_loop.record_model_event(driver.step(|| driver.call_model()).await?);
+                agent_loop.record_model_event(driver.replay_or_run(|| driver.call_model()).await?);
             }
-            AgentStep::CallTools(event) => {
+            LoopAction::CallTools(event) => {
                 let (response, pending) = driver.call_tools(&event).await?;
                 agent_loop.record_tool_event(response, pending);
             }
-            AgentStep::CallAnswered(calls) => {
+            LoopAction::CallAnswered(calls) => {
                 driver.resolve_tools().await?;
                 let (response, pending) = driver.call_answered(calls).await?;
                 agent_loop.record_tool_event(response, pending);
             }
-            AgentStep::EmitAnswer(answer) => {
-                agent_loop.record_model_event(driver.step(|| driver.emit_answer(answer)).await?);
+            LoopAction::EmitAnswer(answer) => {
+                agent_loop.record_model_event(driver.replay_or_run(|| driver.emit_answer(answer)).await?);
             }
-            AgentStep::RunCode(event) => {
-                agent_loop.record_code_event(&*driver.step(|| driver.run_code(&event)).await?);
+            LoopAction::RunCode(event) => {
+                agent_loop.record_code_event(&*driver.replay_or_run(|| driver.run_code(&event)).await?);
             }
-            AgentStep::Pause(calls) => match replay.response_to(&calls) {
+            LoopAction::Pause(calls) => match replay.response_to(&calls) {
                 Some(response) => {
                     let ids = response.function_responses().filter_map(|response| response.id.as_deref());
                     agent_loop.record_user_response(ids, run.answers_in(&response, &cx.call.agent));
                 }
                 None => return Ok(AgentOutcome::Paused),
             },
-            AgentStep::Transfer(target) => return transfer::find_target(run, id, &target).map(AgentOutcome::Transfer),
-            AgentStep::LimitReached(max_steps) => {
+            LoopAction::Transfer(target) => return transfer::find_target(run, id, &target).map(AgentOutcome::Transfer),
+            LoopAction::LimitReached(max_steps) => {
                 return Err(RunError::Limit {
                     limit: RunLimit::Steps,
                     value: u64::from(max_steps),
                     agent: cx.call.agent.to_string(),
                 });
             }
-            AgentStep::Done => return Ok(AgentOutcome::Done),
+            LoopAction::Done => return Ok(AgentOutcome::Done),
         }
     }
 }
 
-/// Performs the steps of one [`AgentLoop`].
+/// Performs the actions of one [`AgentLoop`].
 struct LoopDriver<'a> {
     run: &'a Arc<RunContext>,
     id: AgentId,
@@ -98,12 +98,12 @@ struct LoopDriver<'a> {
 }
 
 impl LoopDriver<'_> {
-    /// Returns the event of the next step: as it is recorded, or from performing the step.
-    async fn step<F>(&self, live: impl FnOnce() -> F) -> Result<Arc<Event>, RunError>
+    /// Returns the event of the next action: the recorded one, or the one that performing the action returns.
+    async fn replay_or_run<F>(&self, live: impl FnOnce() -> F) -> Result<Arc<Event>, RunError>
     where
         F: Future<Output = Result<Arc<Event>, RunError>>,
     {
-        self.replay.step(self.cx, |_| true, live).await
+        self.replay.replay_or_run(self.cx, |_| true, live).await
     }
 
     /// Returns the input of a live conversation. `None` if the model is called instead.

@@ -22,5 +22,5 @@ pub(crate) use lookup::{is_live, list_names, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
 pub(crate) use pending_message::{LiveMessage, PendingMessage};
 pub(crate) use pinned_models::PinnedModels;
-pub(crate) use replay::{CallbackEvent, Replay};
+pub(crate) use replay::{CallbackEventKind, Replay};
 pub(crate) use scope::{AgentScope, Branch};

@@ -140,6 +140,6 @@ impl EventSink for ReplaySink {
         if event.partial {
             return Ok(event);
         }
-        replay.step(outer, |_| true, || outer.sink.emit(event)).await
+        replay.replay_or_run(outer, |_| true, || outer.sink.emit(event)).await
     }
 }

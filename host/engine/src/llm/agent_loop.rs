@@ -1,7 +1,7 @@
-//! The agent loop: a state machine without I/O that decides the next step of an LLM agent.
+//! The agent loop: a state machine without I/O that decides the next action of an LLM agent.
 //!
-//! The driver performs the step that [`AgentLoop::next_step`] returns, and records the event that came of it. Recording
-//! the stored events of an interrupted run brings the loop to the state that the run had.
+//! The driver performs the action that [`AgentLoop::next_action`] returns, and records the event that came of it.
+//! Recording the stored events of an interrupted run brings the loop to the state that the run had.
 
 use std::sync::Arc;
 
@@ -49,9 +49,9 @@ enum State {
     Done,
 }
 
-/// The next step of the driver.
+/// The next action of the driver.
 #[derive(Debug)]
-pub enum AgentStep {
+pub enum LoopAction {
     CallModel,
     /// Call the tools that this event calls.
     CallTools(Arc<Event>),
@@ -77,24 +77,24 @@ impl AgentLoop {
         Self { state: State::CallModel, model_calls: 0, pending: Vec::new(), next_agent: None, settings }
     }
 
-    /// Returns the next step. Returns the same step until an event is recorded.
-    pub fn next_step(&self) -> AgentStep {
+    /// Returns the next action. Returns the same action until an event is recorded.
+    pub fn next_action(&self) -> LoopAction {
         match &self.state {
             State::CallModel => match self.settings.max_steps {
-                Some(most) if self.model_calls >= most => AgentStep::LimitReached(most),
-                _ => AgentStep::CallModel,
+                Some(most) if self.model_calls >= most => LoopAction::LimitReached(most),
+                _ => LoopAction::CallModel,
             },
-            State::CallTools(event) => AgentStep::CallTools(event.clone()),
-            State::CallAnswered(calls) => AgentStep::CallAnswered(calls.clone()),
-            State::RunCode(event) => AgentStep::RunCode(event.clone()),
-            State::EmitAnswer(answer) => AgentStep::EmitAnswer(answer.clone()),
-            State::Transfer(target) => AgentStep::Transfer(target.clone()),
-            State::Paused => AgentStep::Pause(self.pending.clone()),
-            State::Done => AgentStep::Done,
+            State::CallTools(event) => LoopAction::CallTools(event.clone()),
+            State::CallAnswered(calls) => LoopAction::CallAnswered(calls.clone()),
+            State::RunCode(event) => LoopAction::RunCode(event.clone()),
+            State::EmitAnswer(answer) => LoopAction::EmitAnswer(answer.clone()),
+            State::Transfer(target) => LoopAction::Transfer(target.clone()),
+            State::Paused => LoopAction::Pause(self.pending.clone()),
+            State::Done => LoopAction::Done,
         }
     }
 
-    /// Records the event of [`AgentStep::CallModel`] or [`AgentStep::EmitAnswer`].
+    /// Records the event of [`LoopAction::CallModel`] or [`LoopAction::EmitAnswer`].
     pub fn record_model_event(&mut self, event: Arc<Event>) {
         self.model_calls += 1;
         let calls_tools = event.function_calls().next().is_some();
@@ -115,7 +115,7 @@ impl AgentLoop {
         };
     }
 
-    /// Records the event of [`AgentStep::CallTools`] or [`AgentStep::CallAnswered`]; `None` if all of the tools answer
+    /// Records the event of [`LoopAction::CallTools`] or [`LoopAction::CallAnswered`]; `None` if all of the tools answer
     /// later. `pending` are the ids of the calls whose results come later, or that wait for a person.
     pub fn record_tool_event(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
         let next_agent = self.next_agent.take();
@@ -140,7 +140,7 @@ impl AgentLoop {
         self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
     }
 
-    /// Records the user's response to [`AgentStep::Pause`]: the ids of the calls that have a result now, and those for
+    /// Records the user's response to [`LoopAction::Pause`]: the ids of the calls that have a result now, and those for
     /// which a person has answered a request.
     pub fn record_user_response<'a>(
         &mut self,
@@ -159,7 +159,7 @@ impl AgentLoop {
         };
     }
 
-    /// Records the event of [`AgentStep::RunCode`].
+    /// Records the event of [`LoopAction::RunCode`].
     pub fn record_code_event(&mut self, event: &Event) {
         self.state = if ends_run(event) { State::Done } else { State::CallModel };
     }

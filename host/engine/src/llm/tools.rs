@@ -58,7 +58,7 @@ impl LoopDriver<'_> {
     ) -> Result<CallResults, RunError> {
         let mut request = self.replay.next(self.cx, confirmation::is_request).await?;
         let live = || self.emit_answers(calls, model_event, &mut request);
-        let response = self.replay.optional_step(self.cx, is_answer, live).await?;
+        let response = self.replay.replay_or_run_optional(self.cx, is_answer, live).await?;
         let pending = pending(request.as_deref(), long_running, response.as_deref());
         Ok((response, pending))
     }

@@ -1,5 +1,5 @@
 //! Replay of an interrupted run. A run that is resumed starts again from its beginning, but each agent first consumes
-//! its recorded events, in order, instead of repeating the steps that produced them. When they are used up, the agent
+//! its recorded events, in order, instead of repeating the actions that produced them. When they are used up, the agent
 //! continues live.
 //!
 //! The recorded events are all that a replay needs: there are no checkpoints, and so no state that could contradict the
@@ -28,8 +28,8 @@ struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    fn is(&self, kind: CallbackEvent) -> bool {
-        CallbackEvent::of(&self.event) == Some(kind)
+    fn is(&self, kind: CallbackEventKind) -> bool {
+        CallbackEventKind::from_event(&self.event) == Some(kind)
     }
 }
 
@@ -47,7 +47,7 @@ impl Replay {
     }
 
     /// Returns the replay of a run. `events` begin after the user's first message. Failures are left out, so that the
-    /// step that failed is tried again.
+    /// action that failed is tried again.
     pub(crate) fn new<'a>(tree: &AgentTree, events: impl Iterator<Item = &'a Arc<Event>>) -> Arc<Self> {
         let (mut recorded, mut responses) = (VecDeque::new(), Vec::new());
         for (index, event) in events.enumerate() {
@@ -72,11 +72,12 @@ impl Replay {
         Arc::new(Self { events: Mutex::new(events), responses, is_closed })
     }
 
-    /// Returns the agent's next step: the recorded event if it `matches`, else the event of the live step.
+    /// Returns the event of the agent's next action: the recorded event if it `matches`, else the event that `live`
+    /// returns.
     ///
     /// # Errors
-    /// Those of [`Replay::switch_to_live`], of the sink and of the live step.
-    pub(crate) async fn step<F>(
+    /// The errors of [`Replay::switch_to_live`], of the sink and of `live`.
+    pub(crate) async fn replay_or_run<F>(
         &self,
         cx: &AgentContext,
         matches: impl FnOnce(&Event) -> bool,
@@ -94,12 +95,12 @@ impl Replay {
         }
     }
 
-    /// Like [`Replay::step`], for a step that need not emit an event. Such a step is over too if other events are
-    /// recorded.
+    /// Like [`Replay::replay_or_run`], for an action that need not emit an event. Such an action is over too if other
+    /// events are recorded.
     ///
     /// # Errors
-    /// Those of [`Replay::step`] and [`Replay::check_failure`].
-    pub(crate) async fn optional_step<F>(
+    /// The errors of [`Replay::replay_or_run`] and [`Replay::check_failure`].
+    pub(crate) async fn replay_or_run_optional<F>(
         &self,
         cx: &AgentContext,
         matches: impl FnOnce(&Event) -> bool,
@@ -118,9 +119,9 @@ impl Replay {
         }
     }
 
-    /// Returns the result of the callbacks before or after an agent: that of the live step once the replay is finished,
+    /// Returns the result of the callbacks before or after an agent: the result of `live` once the replay is finished,
     /// else the result that `recorded` reads from the agent's next event. `None` if they left no event.
-    pub(crate) async fn callback_step<T, F>(
+    pub(crate) async fn replay_or_run_callbacks<T, F>(
         &self,
         cx: &AgentContext,
         recorded: impl FnOnce(&Event) -> Option<T>,
@@ -197,13 +198,12 @@ impl Replay {
         Ok(())
     }
 
-    /// Fails if the run failed here before and a callback recovered from that: the step that failed is not tried again
-    /// then.
+    /// Returns an error if the next recorded event is a recovery, because then the failed action must not be repeated.
     ///
     /// # Errors
     /// [`RunError::Agent`] if the next event is such a recovery. It is consumed by the agent whose callback recovered.
     pub(crate) fn check_failure(&self, agent: &str) -> Result<(), RunError> {
-        if !self.events().front().is_some_and(|recorded| recorded.is(CallbackEvent::Recovery)) {
+        if !self.events().front().is_some_and(|recorded| recorded.is(CallbackEventKind::Recovery)) {
             return Ok(());
         }
         let message = "failed before the run was interrupted, and no agent recovers from that any more".into();
@@ -231,14 +231,14 @@ impl Replay {
         if is_below { self.clone() } else { Self::empty() }
     }
 
-    /// Splits the recorded events by branch, and returns one replay per branch. Events that the branches do not consume
-    /// are returned by [`Replay::join`]. The branches are closed if an event of them `ends_branches`, or if their last
-    /// event is followed by one that `may_interleave` rejects.
+    /// Splits the recorded events into one replay per branch. Events that the branches do not consume are returned by
+    /// [`Replay::join`]. The branches are closed if one of their events matches `ends_branches`, or if an event that
+    /// `can_interleave` rejects follows their last event.
     pub(crate) fn fork(
         &self,
         branches: &[Arc<str>],
         ends_branches: impl Fn(&Event) -> bool,
-        may_interleave: impl Fn(&Event) -> bool,
+        can_interleave: impl Fn(&Event) -> bool,
     ) -> Vec<Arc<Self>> {
         let mut forks: Vec<VecDeque<RecordedEvent>> = branches.iter().map(|_| VecDeque::new()).collect();
         let (mut has_ended, mut last) = (false, None);
@@ -260,7 +260,7 @@ impl Replay {
             }
         });
         let is_after = |recorded: &RecordedEvent| last.is_some_and(|last| recorded.index > last);
-        let went_on = events.iter().any(|recorded| is_after(recorded) && !may_interleave(&recorded.event));
+        let went_on = events.iter().any(|recorded| is_after(recorded) && !can_interleave(&recorded.event));
         let is_closed = self.is_closed || has_ended || went_on;
         forks.into_iter().map(|events| Self::with_events(events, self.responses.clone(), is_closed)).collect()
     }
@@ -279,9 +279,9 @@ impl Replay {
     }
 }
 
-/// The kind of an event that callbacks of an agent emitted: its content and `end_of_agent` tell it.
+/// The kind of event that an agent's callbacks emit, derived from its content and `end_of_agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CallbackEvent {
+pub(crate) enum CallbackEventKind {
     /// Changes of the callbacks before the agent, which ran then.
     Start,
     /// The answer of the callbacks before the agent, in its place, or of those after it.
@@ -292,9 +292,9 @@ pub(crate) enum CallbackEvent {
     Recovery,
 }
 
-impl CallbackEvent {
+impl CallbackEventKind {
     /// Returns the kind of an event. `None` if callbacks did not emit it.
-    pub(crate) fn of(event: &Event) -> Option<Self> {
+    pub(crate) fn from_event(event: &Event) -> Option<Self> {
         Some(match (event.actions.end_of_agent?, event.content.is_some()) {
             (false, false) => Self::Start,
             (false, true) => Self::Recovery,
@@ -303,8 +303,9 @@ impl CallbackEvent {
         })
     }
 
-    /// Returns true for the event of the callbacks after an agent. A blocked response of a model ends its agent too.
+    /// Returns true for an event of the callbacks after an agent. Excludes blocked model responses, which also end
+    /// their agent.
     pub(crate) fn is_agent_end(event: &Event) -> bool {
-        matches!(Self::of(event), Some(Self::Answer | Self::End)) && event.error_code.is_none()
+        matches!(Self::from_event(event), Some(Self::Answer | Self::End)) && event.error_code.is_none()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hatchery_core::{
     Aggregator, Content, Event, EventData, FunctionCall, FunctionResponse, LlmResponse, Part, PartData,
 };
-use hatchery_engine::llm::agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
+use hatchery_engine::llm::agent_loop::{AgentLoop, AgentLoopSettings, LoopAction};
 use proptest::prelude::*;
 
 /// A response of a model.
@@ -118,28 +118,28 @@ proptest! {
         let mut resumed = AgentLoop::new(settings);
         let mut calls = 0;
         for (answer, results) in &answers {
-            match agent_loop.next_step() {
-                AgentStep::CallModel => {
+            match agent_loop.next_action() {
+                LoopAction::CallModel => {
                     calls += 1;
                     prop_assert!(max_steps.is_none_or(|most| calls <= most));
                     let event = model_event(answer);
                     resumed.record_model_event(stored(&event));
                     agent_loop.record_model_event(event);
                 }
-                AgentStep::LimitReached(most) => {
+                LoopAction::LimitReached(most) => {
                     prop_assert_eq!(Some(most), max_steps);
                     prop_assert_eq!(calls, most);
                     break;
                 }
-                AgentStep::Done | AgentStep::Transfer(_) | AgentStep::Pause(_) => break,
-                AgentStep::CallTools(_) | AgentStep::CallAnswered(_) | AgentStep::RunCode(_) | AgentStep::EmitAnswer(_) => {
+                LoopAction::Done | LoopAction::Transfer(_) | LoopAction::Pause(_) => break,
+                LoopAction::CallTools(_) | LoopAction::CallAnswered(_) | LoopAction::RunCode(_) | LoopAction::EmitAnswer(_) => {
                     prop_assert!(false, "tools and code run only after the model has asked for them");
                 }
             }
-            let calls_model = |agent_loop: &AgentLoop| matches!(agent_loop.next_step(), AgentStep::CallModel | AgentStep::LimitReached(_));
-            prop_assert_eq!(discriminant(&resumed.next_step()), discriminant(&agent_loop.next_step()));
-            match agent_loop.next_step() {
-                AgentStep::CallTools(event) => {
+            let calls_model = |agent_loop: &AgentLoop| matches!(agent_loop.next_action(), LoopAction::CallModel | LoopAction::LimitReached(_));
+            prop_assert_eq!(discriminant(&resumed.next_action()), discriminant(&agent_loop.next_action()));
+            match agent_loop.next_action() {
+                LoopAction::CallTools(event) => {
                     prop_assert!(matches!(answer, Answer::Calls));
                     prop_assert_eq!(event.function_calls().count(), 2);
                     let later = matches!(results, Results::Pending);
@@ -147,17 +147,17 @@ proptest! {
                     let event = tool_event(results);
                     resumed.record_tool_event(event.as_ref().map(stored), pending());
                     agent_loop.record_tool_event(event, pending());
-                    prop_assert_eq!(matches!(agent_loop.next_step(), AgentStep::Pause(_)), pauses && later);
+                    prop_assert_eq!(matches!(agent_loop.next_action(), LoopAction::Pause(_)), pauses && later);
                     prop_assert_eq!(calls_model(&agent_loop), matches!(results, Results::Plain));
-                    if let AgentStep::EmitAnswer(answer) = agent_loop.next_step() {
+                    if let LoopAction::EmitAnswer(answer) = agent_loop.next_action() {
                         prop_assert!(matches!(results, Results::TakesAnswer));
                         let event = Event::new(event_of(vec![Part::text(answer)]));
                         resumed.record_model_event(stored(&event));
                         agent_loop.record_model_event(event);
-                        prop_assert!(matches!(agent_loop.next_step(), AgentStep::Done));
+                        prop_assert!(matches!(agent_loop.next_action(), LoopAction::Done));
                     }
                 }
-                AgentStep::RunCode(event) => {
+                LoopAction::RunCode(event) => {
                     prop_assert!(runs_code && matches!(answer, Answer::Code));
                     prop_assert_eq!(event.content.as_ref().map(|content| content.parts.len()), Some(2));
                     let event = code_event(results);
@@ -170,7 +170,7 @@ proptest! {
                     prop_assert_eq!(calls_model(&agent_loop), matches!(answer, Answer::CodeResult));
                 }
             }
-            prop_assert_eq!(discriminant(&resumed.next_step()), discriminant(&agent_loop.next_step()));
+            prop_assert_eq!(discriminant(&resumed.next_action()), discriminant(&agent_loop.next_action()));
         }
     }
 
@@ -206,8 +206,8 @@ fn only_an_agent_with_an_output_schema_answers_by_a_tool_call() {
             AgentLoop::new(AgentLoopSettings { answers_by_tool: by_tool, ..AgentLoopSettings::default() });
         agent_loop.record_model_event(model_event(&Answer::Calls));
         agent_loop.record_tool_event(tool_event(&Results::TakesAnswer), Vec::new());
-        agent_loop.next_step()
+        agent_loop.next_action()
     };
-    assert!(matches!(answers(true), AgentStep::EmitAnswer(answer) if answer == "{\"n\":42}"));
-    assert!(matches!(answers(false), AgentStep::CallModel));
+    assert!(matches!(answers(true), LoopAction::EmitAnswer(answer) if answer == "{\"n\":42}"));
+    assert!(matches!(answers(false), LoopAction::CallModel));
 }

@@ -8,7 +8,7 @@ use hatchery_core::{
     LlmAgent, LlmRequest, ModelCapabilities, PartData, Planner, Tool, ToolError,
 };
 use hatchery_engine::builtin::ExampleTool;
-use hatchery_engine::llm::agent_loop::{AgentLoop, AgentLoopSettings, AgentStep};
+use hatchery_engine::llm::agent_loop::{AgentLoop, AgentLoopSettings, LoopAction};
 use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -240,9 +240,9 @@ async fn the_answer_can_be_replayed_from_stored_events() {
             None => agent_loop.record_model_event(event.clone()),
         }
     }
-    assert!(matches!(agent_loop.next_step(), AgentStep::EmitAnswer(answer) if answer == "{\"n\":42}"));
+    assert!(matches!(agent_loop.next_action(), LoopAction::EmitAnswer(answer) if answer == "{\"n\":42}"));
     agent_loop.record_model_event(stored[5].clone());
-    assert!(matches!(agent_loop.next_step(), AgentStep::Done));
+    assert!(matches!(agent_loop.next_action(), LoopAction::Done));
 }
 
 #[tokio::test]
