@@ -26,7 +26,7 @@ pub struct A2aConfig {
     /// `server.tls`, and the host of the request.
     pub public_url: Option<String>,
     /// Maximum time that a request waits for the end of its task. Default: 5 min.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub blocking_timeout: Option<Duration>,
     /// Egress policy of push notifications. Default: none are sent.
     pub push: A2aPushConfig,
@@ -119,13 +119,13 @@ pub struct A2aAgentConfig {
     /// Form in which it gets calls of other agents. Default: `external_handoff`.
     pub aggregation: A2aAggregation,
     /// Timeout of connecting. Default: 10 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub connect_timeout: Option<Duration>,
     /// Timeout of a response without a byte. Default: 5 min.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub read_timeout: Option<Duration>,
     /// Timeout of one message. Default: 1 h.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub max_time: Option<Duration>,
     /// Maximum size of its card. Default: 1 MiB.
     pub max_card: Option<ByteSize>,

@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for CompactionVisitor {
 
 /// A wall time, such as `90 s` or `10 min`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct RunTime(#[serde(deserialize_with = "units::time")] pub Duration);
+pub struct RunTime(#[serde(deserialize_with = "units::deserialize_duration")] pub Duration);
 
 impl Serialize for RunTime {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -51,7 +51,7 @@ pub struct ContainerConfig {
     #[serde(default)]
     pub pids: Option<u32>,
     /// Timeout of code. Default: 60 s.
-    #[serde(default, deserialize_with = "units::duration")]
+    #[serde(default, deserialize_with = "units::deserialize_optional_duration")]
     pub timeout: Option<Duration>,
     /// Maximum size of the printed output, and of all files. Default: 8 MiB.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct ContainerConfig {
     #[serde(default)]
     pub max_sessions: Option<usize>,
     /// Idle time after which the container of a session and its state are removed. Default: 15 min.
-    #[serde(default, deserialize_with = "units::duration")]
+    #[serde(default, deserialize_with = "units::deserialize_optional_duration")]
     pub idle_timeout: Option<Duration>,
 }
 
@@ -82,7 +82,7 @@ pub struct VertexConfig {
     #[serde(default)]
     pub endpoint: Option<String>,
     /// Timeout of code. Default: 60 s.
-    #[serde(default, deserialize_with = "units::duration")]
+    #[serde(default, deserialize_with = "units::deserialize_optional_duration")]
     pub timeout: Option<Duration>,
 }
 

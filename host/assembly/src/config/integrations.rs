@@ -43,7 +43,7 @@ pub struct IntegrationConfig {
     /// The operations whose calls a person must confirm: `true`, `writes`, or their names.
     pub require_confirmation: ApiConfirmation,
     /// Timeout of a call. Default: 60 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub call_timeout: Option<Duration>,
     /// Maximum size of the document of an integration. Default: 8 MiB.
     pub max_document: Option<ByteSize>,

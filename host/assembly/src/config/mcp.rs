@@ -85,13 +85,13 @@ pub struct McpServerConfig {
     /// The tools whose calls a person must confirm: `true`, or their names.
     pub require_confirmation: McpConfirmation,
     /// Timeout of connecting. Default: 30 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub connect_timeout: Option<Duration>,
     /// Timeout of a call without progress. Default: 60 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub call_timeout: Option<Duration>,
     /// Timeout of a call. Default: 10 min.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub max_call_time: Option<Duration>,
     /// Maximum size of a message. Default: 8 MiB.
     pub max_message: Option<ByteSize>,

@@ -61,10 +61,10 @@ pub struct ApiConfig {
     /// Hosts and addresses outside of the public internet, as in the grant `private_network`.
     pub private_network: Vec<PrivateEntry>,
     /// Timeout of connecting. Default: 10 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub connect_timeout: Option<Duration>,
     /// Timeout of a call. Default: 60 s.
-    #[serde(deserialize_with = "units::duration")]
+    #[serde(deserialize_with = "units::deserialize_optional_duration")]
     pub call_timeout: Option<Duration>,
     /// Maximum size of the body of a request. Default: 16 MiB.
     pub max_request: Option<ByteSize>,

@@ -44,10 +44,10 @@ pub struct ServerConfig {
     /// Maximum memory of all request bodies together, received and parsed, and of large responses.
     pub body_memory: ByteSize,
     /// Timeout for receiving a whole request body.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub body_timeout: Duration,
     /// Timeout of a client that reads nothing of its response.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub write_timeout: Duration,
     /// Maximum number of open connections. Further connections wait. Also the maximum number of HTTP/2 requests in
     /// progress; further ones are refused.
@@ -62,7 +62,7 @@ pub struct ServerConfig {
     #[serde(deserialize_with = "turn_lease")]
     pub turn_lease: Duration,
     /// Idle timeout of a live run without requests and responses.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub live_idle_timeout: Duration,
     /// True if a run is cancelled when its client disconnects. A request can override it.
     pub cancel_on_disconnect: bool,
@@ -90,7 +90,7 @@ pub struct ServerConfig {
     #[serde(skip)]
     pub keep_alive: Duration,
     /// Time for active runs to end when the server stops.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub drain_timeout: Duration,
 }
 
@@ -188,7 +188,7 @@ impl Default for ServerConfig {
 const MIN_TURN_LEASE: Duration = Duration::from_millis(100);
 
 fn turn_lease<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let lease = units::time(deserializer)?;
+    let lease = units::deserialize_duration(deserializer)?;
     if (MIN_TURN_LEASE..=MAX_TURN_LEASE).contains(&lease) {
         return Ok(lease);
     }

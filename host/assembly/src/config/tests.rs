@@ -91,7 +91,7 @@ fn wrong_grants_are_an_error_with_their_position() {
     for (grant, expected) in [
         ("models: ['']", "a pattern must not be empty; `*` matches all names"),
         ("artifacts: all", "unknown variant `all`, expected `read` or `write`"),
-        ("environment: {PORT: 8080}", "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"),
+        ("environment: {PORT: 8080}", "the value of a variable is a string, or `{from: VARIABLE OF THE HOST}`"),
         ("files: [{host: data, guest: data}]", "`data` is not an absolute path in the component, such as `/data`"),
         ("files: [{guest: /data}]", "missing field `host`"),
         ("clock: noon", "`noon` is neither `real` nor a time such as `2026-01-01T00:00:00Z`"),
@@ -135,7 +135,7 @@ fn settings_of_instances_and_hot_reload_have_units() {
         "{error}"
     );
     let error = parse("hot_reload: {drain_timeout: soon}").unwrap_err();
-    assert!(error.contains("hot_reload: `soon` is not a time"), "{error}");
+    assert!(error.contains("hot_reload: `soon` is not a duration"), "{error}");
 }
 
 #[test]

@@ -179,9 +179,9 @@ fn size(size: ByteSize) -> Value {
 }
 
 fn bytes(count: u64) -> Value {
-    units::bytes(count).into()
+    units::format_size(count).into()
 }
 
 fn time(time: Duration) -> Value {
-    units::format_time(time).into()
+    units::format_duration(time).into()
 }

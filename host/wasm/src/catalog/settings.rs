@@ -17,7 +17,7 @@ use crate::runtime::limits::{Limits, units};
 #[serde(default, deny_unknown_fields)]
 pub struct HotReload {
     /// Maximum time that runs may continue with a replaced revision. Then they end with `COMPONENT_REPLACED`.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub drain_timeout: Duration,
     /// Number of revisions of each component to store for `hatchery rollback`, including the one that serves. 0 stores
     /// none.

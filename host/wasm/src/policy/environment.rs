@@ -7,7 +7,7 @@ use serde::Deserialize;
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "the value of a variable is a text, or `{from: VARIABLE OF THE HOST}`"
+    expecting = "the value of a variable is a string, or `{from: VARIABLE OF THE HOST}`"
 )]
 pub enum Variable {
     /// A literal value.

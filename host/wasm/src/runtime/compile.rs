@@ -107,12 +107,12 @@ pub(crate) enum CompileError {
     Stalled { wall: Duration },
     #[error(
         "compiling it takes more than {} of memory; split its largest functions, or raise `compile.memory` in hatchery.yaml",
-        units::bytes(*memory)
+        units::format_size(*memory)
     )]
     Memory { memory: u64 },
     #[error(
         "its compiled code has more than {}, a quarter of `compile.memory`; raise that in hatchery.yaml",
-        units::bytes(*max)
+        units::format_size(*max)
     )]
     Output { max: u64 },
     #[error(

@@ -16,15 +16,15 @@ pub struct InstanceSettings {
     /// Maximum number of instances of all components at one time, pooled ones included.
     pub max: NonZeroU32,
     /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub queue_timeout: Duration,
     /// Maximum number of calls that wait at one time; a further one fails at once.
     pub max_queued: u32,
     /// Maximum memory in bytes of all instances. `None` is half of the memory of the machine or container.
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "units::deserialize_optional_size")]
     pub memory: Option<u64>,
     /// Maximum memory in bytes of all instances of one run. `None` is a quarter of `memory`, at most 1 GiB.
-    #[serde(deserialize_with = "units::size")]
+    #[serde(deserialize_with = "units::deserialize_optional_size")]
     pub run_memory: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub struct InstancePoolConfig {
     /// Maximum number of calls of one instance. Up to an eighth less, so that they do not all retire together.
     pub max_calls: NonZeroU32,
     /// Idle time after which an instance is dropped.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub idle: Duration,
 }
 

@@ -47,17 +47,17 @@ macro_rules! limits {
         limits! { @define [$($done)*] [$($fixed)*] }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: size($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::size", units::bytes, $rest }] $($rows)* }
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_size", units::format_size, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::count", units::format_count, $rest }] $($rows)* }
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_count", units::format_count, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: small_count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::count", units::format_count, $rest }] $($rows)* }
+        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::deserialize_optional_count", units::format_count, $rest }] $($rows)* }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: time($($default:tt)+) $rest:tt; $($rows:tt)*) => {
         limits! {
-            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::duration", units::format_time, $rest }]
+            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::deserialize_optional_duration", units::format_duration, $rest }]
             $($rows)*
         }
     };
@@ -84,8 +84,8 @@ macro_rules! limits {
             }
         }
 
-        /// The `limits` section of `hatchery.yaml`; `None` keeps the default. Sizes are bytes or texts such as `64MiB`.
-        /// Times are seconds or texts such as `500ms`, `30s` or `10min`, at most `24h`.
+        /// The `limits` section of `hatchery.yaml`; `None` keeps the default. Sizes are bytes or strings such as `64MiB`.
+        /// Durations are seconds or strings such as `500ms`, `30s` or `10min`, at most `24h`.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct LimitOverrides {
@@ -103,7 +103,7 @@ macro_rules! limits {
                 Self { $($key: overrides.$key.unwrap_or(self.$key),)+ }
             }
 
-            /// Returns the limits by key, as texts with their units.
+            /// Returns the limits by key, as strings with their units.
             pub fn values(&self) -> Vec<(&'static str, String)> {
                 vec![$((stringify!($key), $show(self.$key)),)+]
             }
@@ -216,11 +216,11 @@ limits! {
     };
     fixed {
         Headers {
-            units::bytes(MAX_HEADERS as u64), "COMPONENT_LIMIT", "in the headers of one HTTP message",
+            units::format_size(MAX_HEADERS as u64), "COMPONENT_LIMIT", "in the headers of one HTTP message",
             "let it send fewer or shorter headers"
         };
         Describe {
-            units::format_time(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for `describe`",
+            units::format_duration(DESCRIBE_TIMEOUT), "COMPONENT_TIMEOUT", "for `describe`",
             "let it only return the component's items"
         };
     }
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(read(r#"{"wall": "24h"}"#).unwrap().wall, Some(Duration::from_secs(86_400)));
         for text in [r#"{"wall": "25h"}"#, r#"{"wall": 1e18}"#, r#"{"cpu": 86401}"#] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains("is too long; a time is at most 24h"), "{error}");
+            assert!(error.contains("is too long; a duration is at most 24h"), "{error}");
         }
     }
 
@@ -296,7 +296,7 @@ mod tests {
         let error = serde_json::from_str::<LimitOverrides>(r#"{"memory": "1 parsec"}"#).unwrap_err().to_string();
         assert!(error.contains("`1 parsec` is not a size; write bytes or a number with KiB, MiB or GiB"), "{error}");
         let error = serde_json::from_str::<LimitOverrides>(r#"{"cpu": "-1s"}"#).unwrap_err().to_string();
-        assert!(error.contains("`-1s` is not a time; write seconds or a number with ms, s, min or h"), "{error}");
+        assert!(error.contains("`-1s` is not a duration; write seconds or a number with ms, s, min or h"), "{error}");
     }
 
     #[test]

@@ -92,7 +92,7 @@ pub struct OidcConfig {
     /// Default: all three.
     pub algorithms: Vec<TokenAlgorithm>,
     /// Tolerance for clocks that differ. Default: 1 min.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub clock_skew: Duration,
     /// The claim with the id of the user. Default: `sub`.
     pub user_claim: String,

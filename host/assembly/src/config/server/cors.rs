@@ -28,7 +28,7 @@ pub struct CorsConfig {
     #[serde(alias = "allowCredentials")]
     pub allow_credentials: bool,
     /// Time for which a browser may cache the response to a preflight request. Default: 1 h.
-    #[serde(alias = "maxAge", deserialize_with = "units::time")]
+    #[serde(alias = "maxAge", deserialize_with = "units::deserialize_duration")]
     pub max_age: Duration,
 }
 

@@ -14,23 +14,23 @@ use crate::runtime::limits::units;
 #[serde(default, deny_unknown_fields)]
 pub struct CompileLimits {
     /// CPU time of all threads together.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub time: Duration,
     /// Wall time. Ends a process that waits instead of working.
-    #[serde(deserialize_with = "units::time")]
+    #[serde(deserialize_with = "units::deserialize_duration")]
     pub wall: Duration,
     /// Address space of the process, bytes. The compiled code may have a quarter of it.
-    #[serde(deserialize_with = "units::byte_count")]
+    #[serde(deserialize_with = "units::deserialize_size")]
     pub memory: u64,
     /// Threads of one process.
     pub threads: NonZeroU32,
     /// Maximum number of processes at one time; further components wait.
     pub processes: NonZeroU32,
     /// Bytes of a component's file.
-    #[serde(deserialize_with = "units::byte_count")]
+    #[serde(deserialize_with = "units::deserialize_size")]
     pub max_file_size: u64,
     /// Bytes of one function's body.
-    #[serde(deserialize_with = "units::byte_count")]
+    #[serde(deserialize_with = "units::deserialize_size")]
     pub max_function_size: u64,
     /// Functions of all modules of a component.
     pub max_functions: u32,

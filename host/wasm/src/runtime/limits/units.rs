@@ -35,42 +35,42 @@ const SIZES: &[(&str, f64)] = &[
     ("B", 1.0),
 ];
 
-const TIMES: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
+const DURATIONS: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
 
-/// Reads bytes, as a number or a text such as `64MiB`.
-pub fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+/// Deserializes an optional number of bytes, given as a number or a string such as `64MiB`.
+pub fn deserialize_optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let Some(quantity) = Option::<Quantity>::deserialize(deserializer)? else { return Ok(None) };
     let help = "is not a size; write bytes or a number with KiB, MiB or GiB";
     number(&quantity, SIZES, help).map(|bytes| Some(bytes as u64)).map_err(D::Error::custom)
 }
 
-/// Reads bytes that must be given.
-pub(crate) fn byte_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    size(deserializer)?
+/// Deserializes a number of bytes. Returns an error if it is missing.
+pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserialize_optional_size(deserializer)?
         .ok_or_else(|| D::Error::custom("a size is missing; write bytes or a number with KiB, MiB or GiB"))
 }
 
-/// Reads a duration, as seconds or a text such as `500ms`.
-pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+/// Deserializes an optional duration, given as seconds or a string such as `500ms`.
+pub fn deserialize_optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     Option::<Quantity>::deserialize(deserializer)?.as_ref().map(parse_duration).transpose()
 }
 
-/// Reads a duration that must be given.
-pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// Deserializes a duration. Returns an error if it is missing.
+pub fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_duration(&Quantity::deserialize(deserializer)?)
 }
 
 fn parse_duration<E: Error>(quantity: &Quantity) -> Result<Duration, E> {
-    let help = "is not a time; write seconds or a number with ms, s, min or h";
-    let seconds = number(quantity, TIMES, help).map_err(E::custom)?;
+    let help = "is not a duration; write seconds or a number with ms, s, min or h";
+    let seconds = number(quantity, DURATIONS, help).map_err(E::custom)?;
     if seconds > MAX_DURATION.as_secs_f64() {
-        return Err(E::custom(format!("`{}` is too long; a time is at most 24h", quantity.text())));
+        return Err(E::custom(format!("`{}` is too long; a duration is at most 24h", quantity.text())));
     }
     Duration::try_from_secs_f64(seconds).map_err(E::custom)
 }
 
 /// Formats bytes with the largest unit that divides them, such as `64 MiB`.
-pub fn bytes(bytes: u64) -> String {
+pub fn format_size(bytes: u64) -> String {
     match bytes {
         0 => "0 B".into(),
         _ if bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
@@ -80,8 +80,10 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Reads a number without a unit.
-pub(crate) fn count<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+/// Deserializes an optional number without a unit.
+pub(crate) fn deserialize_optional_count<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
@@ -91,8 +93,8 @@ pub(crate) fn format_count(count: impl Display) -> String {
 }
 
 /// Formats a duration, such as `500ms` or `30s`.
-pub fn format_time(time: Duration) -> String {
-    format!("{time:?}")
+pub fn format_duration(duration: Duration) -> String {
+    format!("{duration:?}")
 }
 
 fn number(quantity: &Quantity, units: &[(&str, f64)], help: &str) -> Result<f64, String> {

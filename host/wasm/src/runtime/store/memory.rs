@@ -22,13 +22,13 @@ pub(crate) enum MemoryError {
     /// Has the limit in bytes.
     #[error(
         "all calls of this run together need more than {} of memory; raise `instances.run_memory` in hatchery.yaml to allow more",
-        units::bytes(*.0)
+        units::format_size(*.0)
     )]
     Run(u64),
     /// Has the limit in bytes.
     #[error(
         "no free memory: components use all of {}; try again later, or raise `instances.memory` in hatchery.yaml",
-        units::bytes(*.0)
+        units::format_size(*.0)
     )]
     Engine(u64),
 }
@@ -38,7 +38,9 @@ impl MemoryError {
     pub(crate) fn for_callers(&self) -> String {
         match self {
             Self::Instance(exceeded) => exceeded.for_callers(),
-            Self::Run(max) => format!("all calls of this run together need more than {} of memory", units::bytes(*max)),
+            Self::Run(max) => {
+                format!("all calls of this run together need more than {} of memory", units::format_size(*max))
+            }
             Self::Engine(_) => "no free memory: components use all of it; try again later".into(),
         }
     }
