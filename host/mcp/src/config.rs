@@ -56,7 +56,7 @@ impl HeaderProvider for StateHeaders {
         let header = |(name, key): (&String, &String)| match cx.state(key) {
             Some(Value::String(value)) => Ok((name.clone(), value)),
             Some(Value::Null) | None => Err(format!("the state of the session has no `{key}` for the header `{name}`")),
-            Some(_) => Err(format!("`{key}` in the state of the session is no text, as the header `{name}` needs it")),
+            Some(_) => Err(format!("`{key}` in the state of the session must be a string for the header `{name}`")),
         };
         self.0.iter().map(header).collect()
     }

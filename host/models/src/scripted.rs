@@ -24,7 +24,7 @@
 //!   - reply: "I only know dice."          # without `when`: always matches
 //! ```
 //!
-//! **Conditions** (`when`), each a text or a list of alternatives:
+//! **Conditions** (`when`), each a string or a list of alternatives:
 //! - `user`: text in the last user message,
 //! - `tool`: exact name of the tool whose result is the last message,
 //! - `result`: text in the JSON of that result,
@@ -35,7 +35,7 @@
 //! A turn with `user` but without `tool`, `result` and `step` does not match while a tool result is the last message.
 //! Otherwise a turn that calls a tool would call it forever.
 //!
-//! **Replies** (`reply`): a text, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are parallel
+//! **Replies** (`reply`): a string, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are parallel
 //! calls) and `part: {…}` (any part in its JSON form, such as `inlineData`). Keys beside it: `finish_reason` (default
 //! `STOP`), `delay_ms`, `chunk_delay_ms`, and `error: {code, message, after}`, where `code` is an HTTP status or
 //! `auth`, `rate_limited`, `bad_request`, `server`, `network`, `timeout`, `bad_response`. Without `after` the call

@@ -121,7 +121,7 @@ fn check_path(path: &str) -> Result<(), String> {
     }
 }
 
-/// Returns a value as text: a text as it is, and others as JSON.
+/// Returns a value as text: a string as it is, and others as JSON.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -106,13 +106,13 @@ fn parse(body: &[u8]) -> Result<Call, CallError> {
     };
     let id = request.remove("id").unwrap_or_default();
     if !(id.is_null() || id.is_string() || id.is_i64() || id.is_u64()) {
-        return Err(invalid(Value::Null, "`id` must be a text or an integer"));
+        return Err(invalid(Value::Null, "`id` must be a string or an integer"));
     }
     if request.get("jsonrpc") != Some(&json!("2.0")) {
         return Err(invalid(id, "`jsonrpc` must be \"2.0\""));
     }
     let Some(Value::String(method)) = request.remove("method") else {
-        return Err(invalid(id, "`method` must be a text"));
+        return Err(invalid(id, "`method` must be a string"));
     };
     let params = request.remove("params").unwrap_or_else(|| json!({}));
     let is_object = params.is_object();
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(error("[]").1, -32600);
         assert_eq!(error("{\"id\": 7, \"method\": \"x\"}"), (json!(7), -32600, "`jsonrpc` must be \"2.0\"".into()));
         assert_eq!(error("{\"jsonrpc\": \"2.0\", \"id\": {}, \"method\": \"x\"}").1, -32600);
-        assert_eq!(error(&request("\"method\": 1")), (json!(7), -32600, "`method` must be a text".into()));
+        assert_eq!(error(&request("\"method\": 1")), (json!(7), -32600, "`method` must be a string".into()));
         assert_eq!(error(&request("\"method\": \"x\"")), (json!(7), -32601, "there is no method `x`".into()));
         let (_, code, message) = error(&request("\"method\": \"GetTask\", \"params\": [1]"));
         assert_eq!((code, message.as_str()), (-32602, "`params` must be an object"));

@@ -106,11 +106,11 @@ impl McpService {
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResult, Incomplete> {
         let text = args.get("message").and_then(Value::as_str);
-        let text = text.ok_or_else(|| "`message` is missing; it must be a text".to_owned())?;
+        let text = text.ok_or_else(|| "`message` is missing; it must be a string".to_owned())?;
         let session = match args.get("session") {
             None | Some(Value::Null) => new_event_id(),
             Some(Value::String(session)) => session.clone(),
-            Some(_) => return Err("`session` must be a text".to_owned().into()),
+            Some(_) => return Err("`session` must be a string".to_owned().into()),
         };
         let app = self.0.catalog.app(name).ok_or_else(|| format!("the app `{name}` is not loaded any more"))?;
         let client = Arc::new(CallInput::new(context, responses));

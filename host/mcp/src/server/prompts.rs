@@ -106,7 +106,7 @@ impl McpService {
     /// Returns the messages of a prompt. Asks the client for required arguments that it has left out.
     ///
     /// # Errors
-    /// If there is no such prompt, an argument is missing or no text, or a resource cannot be read.
+    /// If there is no such prompt, an argument is missing or not a string, or a resource cannot be read.
     pub(super) async fn prompt(
         &self,
         request: GetPromptRequestParams,
@@ -117,7 +117,7 @@ impl McpService {
         let prompt = self.find_prompt(name, context).ok_or_else(unknown)?;
         let mut values = request.arguments.unwrap_or_default();
         if let Some((name, _)) = values.iter().find(|(_, value)| !value.is_string()) {
-            return Err(ErrorData::invalid_params(format!("the argument `{name}` must be a text"), None));
+            return Err(ErrorData::invalid_params(format!("the argument `{name}` must be a string"), None));
         }
         let is_missing = |values: &JsonMap, it: &PromptParameter| it.is_required && !values.contains_key(&it.name);
         let missing: Vec<_> = prompt.arguments.iter().filter(|it| is_missing(&values, it)).collect();

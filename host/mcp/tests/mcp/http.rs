@@ -106,10 +106,8 @@ async fn a_server_gets_the_headers_of_each_session() {
     let model = Arc::new(Scripted::sequence([Reply::from("done")]));
     let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()));
     let number = Harness::with_state(agent, json!({"user_token": 5})).await.expect_error("go").await.1.to_string();
-    assert!(
-        number.ends_with("`user_token` in the state of the session is no text, as the header `x-token` needs it"),
-        "{number}"
-    );
+    let expected = "`user_token` in the state of the session must be a string for the header `x-token`";
+    assert!(number.ends_with(expected), "{number}");
     toolset.close().await;
 }
 

@@ -101,7 +101,7 @@ async fn invalid_requests_for_prompts_are_refused() {
         let missing = refusal(get(&client, json!({})).await.unwrap_err());
         assert_eq!(missing, (-32602, "the prompt `report` needs the argument `topic`".into()));
         let number = refusal(get(&client, json!({"topic": 5})).await.unwrap_err());
-        assert_eq!(number, (-32602, "the argument `topic` must be a text".into()));
+        assert_eq!(number, (-32602, "the argument `topic` must be a string".into()));
         let unknown = client.get_prompt(GetPromptRequestParams::new("poem")).await.unwrap_err();
         assert_eq!(refusal(unknown), (-32602, "Unknown prompt: poem".into()));
         let elsewhere = refusal(get(&client, json!({"topic": "../trains"})).await.unwrap_err());

@@ -236,9 +236,9 @@ async fn an_app_answers_and_its_session_continues() {
     assert_eq!(text(&second), "3: again");
     assert_eq!(second.structured_content.unwrap(), json!({"session": session, "response": "3: again"}));
     let missing = call(&client, "run_counter", json!({"session": 3})).await.unwrap();
-    assert_eq!((missing.is_error, text(&missing)), (Some(true), "`message` is missing; it must be a text"));
+    assert_eq!((missing.is_error, text(&missing)), (Some(true), "`message` is missing; it must be a string"));
     let odd = call(&client, "run_counter", json!({"message": "x", "session": 3})).await.unwrap();
-    assert_eq!((odd.is_error, text(&odd)), (Some(true), "`session` must be a text"));
+    assert_eq!((odd.is_error, text(&odd)), (Some(true), "`session` must be a string"));
 }
 
 #[tokio::test]

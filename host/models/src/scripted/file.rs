@@ -253,7 +253,7 @@ impl ReplyItem {
     }
 }
 
-/// A text, or a list of items.
+/// A string, or a list of items.
 struct ReplyYaml(Vec<ReplyItem>);
 
 impl<'de> Deserialize<'de> for ReplyYaml {
@@ -263,7 +263,7 @@ impl<'de> Deserialize<'de> for ReplyYaml {
             type Value = ReplyYaml;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a list of `text`, `thought`, `call` and `part`")
+                f.write_str("a string or a list of `text`, `thought`, `call` and `part`")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<ReplyYaml, E> {
@@ -279,7 +279,7 @@ impl<'de> Deserialize<'de> for ReplyYaml {
     }
 }
 
-/// A text, or a list of texts.
+/// A string, or a list of strings.
 #[derive(Default)]
 struct Texts(Vec<String>);
 
@@ -290,7 +290,7 @@ impl<'de> Deserialize<'de> for Texts {
             type Value = Texts;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a list of texts")
+                f.write_str("a string or a list of strings")
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {

@@ -382,8 +382,8 @@ async fn an_invalid_value_is_an_error_with_its_position() {
             "an item of `reply` is one of `text`, `thought`, `call` and `part`",
         ),
         ("turns: [{ reply: [{}] }]", "an item of `reply` is one of `text`, `thought`, `call` and `part`"),
-        ("turns: [{ reply: 5 }]", "expected a text or a list of `text`, `thought`, `call` and `part`"),
-        ("turns: [{ reply: x, when: { user: 5 } }]", "expected a text or a list of texts"),
+        ("turns: [{ reply: 5 }]", "expected a string or a list of `text`, `thought`, `call` and `part`"),
+        ("turns: [{ reply: x, when: { user: 5 } }]", "expected a string or a list of strings"),
         (
             "turns: [{ error: { code: 200, message: x } }]",
             "expected an HTTP status from 400 to 599, or one of auth, rate_limited, bad_request, server, network, timeout, bad_response",

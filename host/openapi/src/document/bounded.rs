@@ -121,7 +121,7 @@ impl<'de> Visitor<'de> for BoundedValue<'_> {
             let key = match key {
                 Value::String(key) => key,
                 key @ (Value::Null | Value::Bool(_) | Value::Number(_)) => key.to_string(),
-                Value::Array(_) | Value::Object(_) => return Err(A::Error::custom("a key is not a text")),
+                Value::Array(_) | Value::Object(_) => return Err(A::Error::custom("a key is not a string")),
             };
             map.insert(key, entries.next_value_seed(self)?);
         }

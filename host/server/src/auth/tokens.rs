@@ -57,7 +57,8 @@ impl Tokens {
         let claims = self.claims(token).await?;
         let user = claims.get(&self.config.user_claim).and_then(Value::as_str).filter(|user| !user.trim().is_empty());
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
-        IdKind::User.check(user).map_err(|_| Refusal::InvalidToken("the name of its user is too long, or no text"))?;
+        let invalid = |_| Refusal::InvalidToken("the name of its user is too long, or has control characters");
+        IdKind::User.check(user).map_err(invalid)?;
         if hatchery_a2a::is_reserved_user(user) || hatchery_mcp::is_reserved_user(user) {
             return Err(Refusal::InvalidToken("the name of its user is reserved for clients without credentials"));
         }

@@ -4,8 +4,8 @@
 //! |----------------------|---------------------------------------------------------------------------------|
 //! | integers             | a whole number in the type's range                                              |
 //! | floats               | a number                                                                        |
-//! | `char`, `string`     | a text; of one character                                                        |
-//! | `list<u8>`           | a text in base64                                                                |
+//! | `char`, `string`     | a string; of one character                                                      |
+//! | `list<u8>`           | a base64 string                                                                 |
 //! | lists, tuples        | an array                                                                        |
 //! | records              | an object; optional fields may be left out                                      |
 //! | enums                | one of the names                                                                |

@@ -166,7 +166,7 @@ fn errors_name_the_path_of_the_value() {
         "`when[0].hour` must be a whole number from 0 to 255, not 1.5"
     );
     assert_eq!(refused(json!({"when": [{"zone": "UTC"}]})), "`when[0].hour` is missing");
-    assert_eq!(refused(json!({"when": [{"hour": 1, "zone": 3}]})), "`when[0].zone` must be a text, not 3");
+    assert_eq!(refused(json!({"when": [{"hour": 1, "zone": 3}]})), "`when[0].zone` must be a string, not 3");
     assert_eq!(refused(json!({"when": [], "who": 1})), "`who` is unknown; available: `when`");
     assert_eq!(refused(json!({})), "`when` is missing");
     assert_eq!(refused(json!({"when": "noon"})), "`when` must be an array, not \"noon\"");
