@@ -32,12 +32,12 @@ pub(crate) async fn run_llm_agent(
     replay: &Replay,
 ) -> Result<AgentOutcome, RunError> {
     output_schema::ensure_usable(llm, &cx.call).await?;
-    let mut driver = LoopDriver { run, id, llm, cx, replay, tools: tool_resolution::own_tools(run, id, llm) };
+    let mut driver = LoopDriver { run, id, llm, cx, replay, tools: tool_resolution::static_tools(run, id, llm) };
     let mut agent_loop = AgentLoop::new(AgentLoopSettings {
         max_steps: llm.max_steps,
-        pauses: run.app.settings.resumable,
-        runs_code: code::on_host(llm).is_some(),
-        answers_by_tool: llm.output_schema.is_some(),
+        can_pause: run.app.settings.resumable,
+        can_run_code: code::on_host(llm).is_some(),
+        can_answer_by_tool: llm.output_schema.is_some(),
     });
     agent_loop.record_user_response([], run.take_answers(&cx.call.agent));
     loop {
@@ -51,13 +51,13 @@ pub(crate) async fn run_llm_agent(
                 agent_loop.record_model_event(driver.replay_or_run(|| driver.call_model()).await?);
             }
             LoopAction::CallTools(event) => {
-                let (response, pending) = driver.call_tools(&event).await?;
-                agent_loop.record_tool_event(response, pending);
+                let results = driver.call_tools(&event).await?;
+                agent_loop.record_tool_event(results.event, results.pending_ids);
             }
             LoopAction::CallAnswered(calls) => {
                 driver.resolve_tools().await?;
-                let (response, pending) = driver.call_answered(calls).await?;
-                agent_loop.record_tool_event(response, pending);
+                let results = driver.call_answered(calls).await?;
+                agent_loop.record_tool_event(results.event, results.pending_ids);
             }
             LoopAction::EmitAnswer(answer) => {
                 agent_loop.record_model_event(driver.replay_or_run(|| driver.emit_answer(answer)).await?);

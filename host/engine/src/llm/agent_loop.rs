@@ -30,11 +30,11 @@ pub struct AgentLoopSettings {
     /// Maximum number of model calls. `None` means no limit.
     pub max_steps: Option<u32>,
     /// Whether the run pauses at a call whose result comes later. Otherwise the model continues without the result.
-    pub pauses: bool,
+    pub can_pause: bool,
     /// Whether the host runs the code that the model's responses end in.
-    pub runs_code: bool,
+    pub can_run_code: bool,
     /// Whether the model may give its final answer by a tool call.
-    pub answers_by_tool: bool,
+    pub can_answer_by_tool: bool,
 }
 
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl AgentLoop {
         } else if calls_tools {
             self.next_agent = next_agent;
             State::CallTools(event)
-        } else if self.settings.runs_code && ends_in_code(&event) {
+        } else if self.settings.can_run_code && ends_in_code(&event) {
             State::RunCode(event)
         } else if event.content.as_deref().is_some_and(code::ends_in_result) {
             State::CallModel
@@ -121,7 +121,7 @@ impl AgentLoop {
         let next_agent = self.next_agent.take();
         let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone()).or(next_agent);
         let answer = event.as_ref().and_then(|event| self.answer_in(event));
-        if self.settings.pauses {
+        if self.settings.can_pause {
             self.pending.extend(pending);
         }
         let is_over = |event: &Event| has_ended(event) || event.is_final_response();
@@ -137,7 +137,7 @@ impl AgentLoop {
     }
 
     fn answer_in(&self, event: &Event) -> Option<String> {
-        self.settings.answers_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
+        self.settings.can_answer_by_tool.then(|| output_schema::answer(event)).flatten().map(Value::to_string)
     }
 
     /// Records the user's response to [`LoopAction::Pause`]: the ids of the calls that have a result now, and those for

@@ -1,4 +1,4 @@
-//! Tool resolution: the tools of an agent for one step of its loop, which are its own and those of its toolsets.
+//! Tool resolution: the tools of an agent for one step of its loop, which are its own and its toolsets' tools.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,28 +27,28 @@ impl LoopDriver<'_> {
     }
 }
 
-/// Returns the agent's own tools, with those for transfers and structured output.
-pub(super) fn own_tools(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
+/// Returns the tools that no toolset provides: the agent's own, and the tools for transfers and structured output.
+pub(super) fn static_tools(run: &RunContext, id: AgentId, llm: &LlmAgent) -> Vec<Arc<dyn Tool>> {
     let mut tools = transfer::with_transfer_tool(run, id, llm);
     tools.extend(output_schema::tool(llm));
     tools
 }
 
-/// Returns the own tools and those of the toolsets. The tool for structured output is last, because it depends on the
-/// others.
+/// Returns the static tools and the tools of the toolsets. The tool for structured output is last, because it depends
+/// on the others.
 async fn all_tools(
     run: &RunContext,
     id: AgentId,
     llm: &LlmAgent,
     cx: &CallContext,
 ) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-    let mut tools = own_tools(run, id, llm);
-    let own_count = tools.len();
+    let mut tools = static_tools(run, id, llm);
+    let static_count = tools.len();
     add_toolsets(&mut tools, &llm.toolsets, cx).await?;
     if llm.output_schema.is_some()
-        && let Some(last_own) = own_count.checked_sub(1)
+        && let Some(last_static) = static_count.checked_sub(1)
     {
-        let answer_tool = tools.remove(last_own);
+        let answer_tool = tools.remove(last_static);
         tools.push(answer_tool);
     }
     Ok(tools)

@@ -109,10 +109,10 @@ proptest! {
     fn a_run_alternates_between_model_and_tools_within_its_limit(
         answers in prop::collection::vec((answer(), results()), 1..40),
         max_steps in prop::option::of(0..10u32),
-        pauses in any::<bool>(),
-        runs_code in any::<bool>(),
+        can_pause in any::<bool>(),
+        can_run_code in any::<bool>(),
     ) {
-        let settings = AgentLoopSettings { max_steps, pauses, runs_code, answers_by_tool: true };
+        let settings = AgentLoopSettings { max_steps, can_pause, can_run_code, can_answer_by_tool: true };
         let mut agent_loop = AgentLoop::new(settings);
         // Records the events as they are read from a store, and reaches the same states.
         let mut resumed = AgentLoop::new(settings);
@@ -147,7 +147,7 @@ proptest! {
                     let event = tool_event(results);
                     resumed.record_tool_event(event.as_ref().map(stored), pending());
                     agent_loop.record_tool_event(event, pending());
-                    prop_assert_eq!(matches!(agent_loop.next_action(), LoopAction::Pause(_)), pauses && later);
+                    prop_assert_eq!(matches!(agent_loop.next_action(), LoopAction::Pause(_)), can_pause && later);
                     prop_assert_eq!(calls_model(&agent_loop), matches!(results, Results::Plain));
                     if let LoopAction::EmitAnswer(answer) = agent_loop.next_action() {
                         prop_assert!(matches!(results, Results::TakesAnswer));
@@ -158,7 +158,7 @@ proptest! {
                     }
                 }
                 LoopAction::RunCode(event) => {
-                    prop_assert!(runs_code && matches!(answer, Answer::Code));
+                    prop_assert!(can_run_code && matches!(answer, Answer::Code));
                     prop_assert_eq!(event.content.as_ref().map(|content| content.parts.len()), Some(2));
                     let event = code_event(results);
                     resumed.record_code_event(&stored(&event));
@@ -166,7 +166,7 @@ proptest! {
                     prop_assert_eq!(calls_model(&agent_loop), matches!(results, Results::Plain));
                 }
                 _ => {
-                    prop_assert!(!runs_code || !matches!(answer, Answer::Code), "the code is run");
+                    prop_assert!(!can_run_code || !matches!(answer, Answer::Code), "the code is run");
                     prop_assert_eq!(calls_model(&agent_loop), matches!(answer, Answer::CodeResult));
                 }
             }
@@ -203,7 +203,7 @@ proptest! {
 fn only_an_agent_with_an_output_schema_answers_by_a_tool_call() {
     let answers = |by_tool| {
         let mut agent_loop =
-            AgentLoop::new(AgentLoopSettings { answers_by_tool: by_tool, ..AgentLoopSettings::default() });
+            AgentLoop::new(AgentLoopSettings { can_answer_by_tool: by_tool, ..AgentLoopSettings::default() });
         agent_loop.record_model_event(model_event(&Answer::Calls));
         agent_loop.record_tool_event(tool_event(&Results::TakesAnswer), Vec::new());
         agent_loop.next_action()

@@ -233,7 +233,7 @@ async fn the_answer_can_be_replayed_from_stored_events() {
     let app = app(number(), vec![Reply::call("add", json!({})), answers(json!({"n": 42}))]).await;
     app.run("hi").await;
     let stored = app.session().await.events;
-    let mut agent_loop = AgentLoop::new(AgentLoopSettings { answers_by_tool: true, ..AgentLoopSettings::default() });
+    let mut agent_loop = AgentLoop::new(AgentLoopSettings { can_answer_by_tool: true, ..AgentLoopSettings::default() });
     for event in stored.iter().skip(1).take(4) {
         match event.function_responses().next() {
             Some(_) => agent_loop.record_tool_event(Some(event.clone()), Vec::new()),
