@@ -14,7 +14,7 @@ use super::{custom, run_agent};
 use crate::llm::tool_resolution::add_toolsets;
 use crate::llm::transfer;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, list_names, unknown_tool};
-use crate::tools::pipeline::{Caller, ToolPipeline};
+use crate::tools::pipeline::{ToolCaller, ToolPipeline};
 
 /// Returns the host of an agent's run.
 pub(crate) fn engine_host(run: &Arc<RunContext>, agent: AgentId, replay: &Arc<Replay>) -> Arc<dyn AgentHost> {
@@ -63,7 +63,7 @@ impl AgentHost for EngineHost {
         let call_cx = cx.for_call(cx.function_call_id.as_deref()).with_call_key(key);
         let plugins = &self.run.plugins;
         let hooks = plugins.chain_without_callbacks();
-        ToolPipeline::new(&tool, plugins, hooks, Caller::Code, call_cx).call(args, cx).await
+        ToolPipeline::new(&tool, plugins, hooks, ToolCaller::Code, call_cx).call(args, cx).await
     }
 
     fn admit(&self, cx: &CallContext, event: &EventData) -> Result<Option<Claim>, RunError> {

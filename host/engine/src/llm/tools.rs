@@ -13,17 +13,21 @@ use crate::run::unknown_tool;
 use crate::tasks::propagate_panic;
 use crate::tools::confirmation::{self, AnsweredCall, UserAnswer};
 use crate::tools::credential;
-use crate::tools::pipeline::{Caller, ToolPipeline, ToolResponse, error_map};
+use crate::tools::pipeline::{ToolCaller, ToolPipeline, ToolResponse, error_map};
 
-/// The event with the results of tools, if there are any yet, and the ids of the calls that wait for a result from the
-/// user.
-type CallResults = (Option<Arc<Event>>, Vec<String>);
+/// The results of the calls in one response.
+pub(super) struct CallResults {
+    /// `None` if all results come later.
+    pub(super) event: Option<Arc<Event>>,
+    /// Ids of the calls whose results come later, or that wait for a person.
+    pub(super) pending_ids: Vec<String>,
+}
 
 /// A call with a person's answer. `None` if nothing was requested.
 type PendingCall = (FunctionCall, Option<UserAnswer>);
 
-/// Returns the key of a call in the journal of the run: that of the request that a person has answered, or the position
-/// of the call in the model's response.
+/// Returns the key of a call in the journal of the run: the id of the request that a person has answered, or the
+/// position of the call in the model's response.
 fn call_key((_, answer): &PendingCall, model_event: Option<&str>, index: usize) -> Option<String> {
     match answer {
         Some(answer) => Some(answer.request_id().to_owned()),
@@ -47,9 +51,9 @@ impl LoopDriver<'_> {
         self.run_calls(due.collect(), None, &long_running).await
     }
 
-    /// Runs `calls` and returns their results as one event, in the order of the calls. An event before it has the
-    /// requests of calls to a person. `long_running` are the ids of calls of long-running tools. The calls are those of
-    /// `model_event`, if no person has answered for them.
+    /// Runs `calls` and returns their results as one event, in call order. Confirmation and credential requests are
+    /// emitted as a separate event first. `long_running` are the ids of calls of long-running tools. `model_event` is
+    /// the id of the response with the calls. `None` if a person has answered for them.
     async fn run_calls(
         &self,
         calls: Vec<PendingCall>,
@@ -58,9 +62,9 @@ impl LoopDriver<'_> {
     ) -> Result<CallResults, RunError> {
         let mut request = self.replay.next(self.cx, confirmation::is_request).await?;
         let live = || self.emit_answers(calls, model_event, &mut request);
-        let response = self.replay.replay_or_run_optional(self.cx, is_answer, live).await?;
-        let pending = pending(request.as_deref(), long_running, response.as_deref());
-        Ok((response, pending))
+        let event = self.replay.replay_or_run_optional(self.cx, is_answer, live).await?;
+        let pending_ids = pending_ids(request.as_deref(), long_running, event.as_deref());
+        Ok(CallResults { event, pending_ids })
     }
 
     /// Runs the calls and emits their results. `request` is the event with the requests from before the run was
@@ -141,7 +145,9 @@ impl LoopDriver<'_> {
         let cx = cx.with_progress_sink(self.cx.sink.clone());
         let plugins = &self.run.plugins;
         let pipeline = match self.tool(&call.name) {
-            Some(tool) => Ok(ToolPipeline::new(tool, plugins, self.hooks(), Caller::Model { decided, is_only }, cx)),
+            Some(tool) => {
+                Ok(ToolPipeline::new(tool, plugins, self.hooks(), ToolCaller::Model { decided, is_only }, cx))
+            }
             None => Err(unknown_tool(&call.name, &self.tools)),
         };
         PreparedCall { call, pipeline }
@@ -150,7 +156,7 @@ impl LoopDriver<'_> {
 
 /// Returns the ids of the calls that wait for the user: the requests, and the long-running calls without a final
 /// result.
-fn pending(request: Option<&Event>, long_running: &[String], answered: Option<&Event>) -> Vec<String> {
+fn pending_ids(request: Option<&Event>, long_running: &[String], answered: Option<&Event>) -> Vec<String> {
     let requests = request.into_iter().flat_map(|event| &event.long_running_tool_ids);
     let unfinished = long_running.iter().filter(|id| !answered.is_some_and(|event| has_final_result(event, id)));
     requests.chain(unfinished).cloned().collect()

@@ -8,7 +8,7 @@
 //! 6. `after_tool` hooks may replace the response.
 //!
 //! A call has its own [`EventActions`]. Only its changes are merged into the actions of its caller. [`HookChain`] and
-//! [`Caller`] hold all differences between calls by models and calls by code.
+//! [`ToolCaller`] hold all differences between calls by models and calls by code.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ const INTERRUPTED: &str = "interrupted: the host died during this call, and nobo
                            that out, or ask, before you call the tool again";
 
 /// The caller of a tool. It decides how confirmation, errors and results are handled.
-pub(crate) enum Caller {
+pub(crate) enum ToolCaller {
     /// The model of an LLM agent. An error becomes a response with the key `error`, a result becomes an object, and a
     /// long-running tool may return its result later.
     Model {
@@ -56,7 +56,7 @@ pub(crate) struct ToolPipeline {
     requires_confirmation: bool,
     /// Plugins first, then the callbacks of the agent if its model calls.
     hooks: HookChain,
-    caller: Caller,
+    caller: ToolCaller,
     cx: CallContext,
 }
 
@@ -93,7 +93,7 @@ impl ToolPipeline {
         tool: &Arc<dyn Tool>,
         plugins: &Plugins,
         hooks: HookChain,
-        caller: Caller,
+        caller: ToolCaller,
         cx: CallContext,
     ) -> Self {
         let name = tool.declaration().name.clone();
@@ -126,7 +126,8 @@ impl ToolPipeline {
             requests.retain(|requested, _| Some(requested.as_str()) == id);
         }
         let response = ToolResponse { response, actions, args };
-        let is_stored_next = matches!(self.caller, Caller::Model { is_only: true, .. }) && self.tool.is_idempotent();
+        let is_stored_next =
+            matches!(self.caller, ToolCaller::Model { is_only: true, .. }) && self.tool.is_idempotent();
         if let Some((journal, key)) = self.journal().filter(|_| !is_stored_next) {
             let actions = without_temp_state(response.actions.clone());
             let (response, args) = (response.response.clone(), response.args.clone());
@@ -233,7 +234,7 @@ impl ToolPipeline {
     async fn execute(&self, args: &JsonMap) -> Result<Outcome, RunError> {
         let result = match arguments::check(self.tool.declaration(), args.clone(), &self.cx).await? {
             Ok(args) => {
-                if let Caller::Model { decided, .. } = &self.caller
+                if let ToolCaller::Model { decided, .. } = &self.caller
                     && let Some(reason) = self.confirmation_block(decided.as_deref(), &args)?
                 {
                     return Ok(Outcome::Completed(Value::Object(error_map(reason))));
@@ -242,7 +243,7 @@ impl ToolPipeline {
             }
             Err(error) => Err(error),
         };
-        let is_model = matches!(self.caller, Caller::Model { .. });
+        let is_model = matches!(self.caller, ToolCaller::Model { .. });
         let error = match result {
             Ok(Value::Null) if is_model && self.tool.is_long_running() => return Ok(Outcome::Pending),
             Ok(result) if is_model => return Ok(Outcome::Completed(Value::Object(as_map(result)))),

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use compile::CompiledSchema;
 use counted::CountedNode;
-use steps::{Interrupt, Limits, RunBudget, run_metered};
+use steps::{CheckLimits, Interrupt, RunBudget, run_metered};
 
 /// Maximum number of steps of one check.
 const MAX_STEPS: u64 = 4_000_000;
@@ -145,7 +145,7 @@ fn check_inline(
     budget: Option<RunBudget>,
 ) -> Result<Option<String>, Interrupt> {
     let CompiledSchema { validator, per_byte, .. } = compiled;
-    let limits = |steps| Limits { steps, per_byte: *per_byte, budget: budget.clone() };
+    let limits = |steps| CheckLimits { steps, per_byte: *per_byte, budget: budget.clone() };
     if run_metered(limits(steps), || validator.is_valid(CountedNode(value)))? {
         return Ok(None);
     }

@@ -42,7 +42,7 @@ impl<'a> RunningTools<'a> {
             // Cancelled by its own end, too, so that it is forgotten.
             let guard = token.clone().drop_guard();
             let result = match token.run_until_cancelled(driver.call_tools(&event)).await {
-                Some(result) => FinishedBatch::Called(result.map(|(response, _)| response)),
+                Some(result) => FinishedBatch::Called(result.map(|results| results.event)),
                 None => FinishedBatch::Cancelled(event),
             };
             drop(guard);

@@ -21,7 +21,7 @@ pub(super) const KEYWORD: &str = "hatchery:step";
 
 /// Steps between two checks of the run's budget.
 const POLL_INTERVAL: u64 = 1024;
-/// The unit of [`Limits::per_byte`] is one step divided by this.
+/// The unit of [`CheckLimits::per_byte`] is one step divided by this.
 const STEP_FRACTION: u64 = 64;
 
 thread_local! {
@@ -49,7 +49,7 @@ pub(super) enum Interrupt {
 }
 
 /// The limits of one check.
-pub(super) struct Limits {
+pub(super) struct CheckLimits {
     pub(super) steps: u64,
     /// The cost of reading a byte of a string, in 64ths of a step.
     pub(super) per_byte: u64,
@@ -144,8 +144,8 @@ fn unwind(interrupt: Interrupt) -> ! {
 ///
 /// # Errors
 /// If it was interrupted.
-pub(super) fn run_metered<T>(limits: Limits, work: impl FnOnce() -> T) -> Result<T, Interrupt> {
-    let Limits { steps, per_byte, budget } = limits;
+pub(super) fn run_metered<T>(limits: CheckLimits, work: impl FnOnce() -> T) -> Result<T, Interrupt> {
+    let CheckLimits { steps, per_byte, budget } = limits;
     if let Some(interrupt) = budget.as_ref().and_then(RunBudget::poll) {
         return Err(interrupt);
     }
