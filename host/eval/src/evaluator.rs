@@ -136,7 +136,7 @@ impl Evaluator<'_> {
         let named = input.map(|input| input.user_id.as_str()).filter(|user| !user.is_empty()).unwrap_or("user");
         // Another user for each run: neither the state nor the memory of a person is read or changed.
         let user = format!("{}-eval-{}", truncate(named, 200), id.get(..12).unwrap_or_default());
-        let state = input.map(|input| own_state(&input.state)).unwrap_or_default();
+        let state = input.map(|input| without_app_state(&input.state)).unwrap_or_default();
         let (actual, error) = match self.converse(case, &user, &session, state).await {
             (actual, None) if case.conversation.is_empty() => (actual, Some("the case has no conversation".to_owned())),
             (actual, error) => (actual, error),
@@ -232,9 +232,9 @@ impl Evaluator<'_> {
 }
 
 /// Returns the state without the keys that all users of the app share.
-fn own_state(state: &JsonMap) -> JsonMap {
-    let is_own = |key: &String| StateScope::of(key).0 != StateScope::App;
-    state.iter().filter(|(key, _)| is_own(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
+fn without_app_state(state: &JsonMap) -> JsonMap {
+    let is_kept = |key: &String| StateScope::of(key).0 != StateScope::App;
+    state.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Returns at most `max` bytes of a text.
