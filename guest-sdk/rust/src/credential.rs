@@ -155,17 +155,17 @@ pub struct Credential(pub(crate) Value);
 
 impl Credential {
     /// Returns a key, for tests.
-    pub fn of_api_key(key: impl Into<String>) -> Self {
+    pub fn from_api_key(key: impl Into<String>) -> Self {
         Self(json!({ "authType": "apiKey", "apiKey": key.into() }))
     }
 
     /// Returns an access token, for tests.
-    pub fn of_token(token: impl Into<String>) -> Self {
+    pub fn from_token(token: impl Into<String>) -> Self {
         Self(json!({ "authType": "oauth2", "oauth2": { "accessToken": token.into() } }))
     }
 
     /// Returns a user name and a password, for tests.
-    pub fn of_password(username: impl Into<String>, password: impl Into<String>) -> Self {
+    pub fn from_password(username: impl Into<String>, password: impl Into<String>) -> Self {
         let credentials = json!({ "username": username.into(), "password": password.into() });
         Self(json!({ "authType": "http", "http": { "scheme": "basic", "credentials": credentials } }))
     }
@@ -237,10 +237,10 @@ mod tests {
 
     #[test]
     fn a_credential_has_the_values_of_its_kind_and_does_not_show_them() {
-        let key = Credential::of_api_key("v4lue");
+        let key = Credential::from_api_key("v4lue");
         assert_eq!((key.api_key(), key.token()), (Some("v4lue"), None));
-        assert_eq!(Credential::of_token("v4lue").token(), Some("v4lue"));
-        let password = Credential::of_password("ada", "v4lue");
+        assert_eq!(Credential::from_token("v4lue").token(), Some("v4lue"));
+        let password = Credential::from_password("ada", "v4lue");
         assert_eq!((password.username(), password.password()), (Some("ada"), Some("v4lue")));
         let bearer = json!({ "authType": "http", "http": { "scheme": "bearer", "credentials": { "token": "v4lue" } } });
         assert_eq!(Credential(bearer).token(), Some("v4lue"));

@@ -92,7 +92,7 @@ pub enum UserCredential {
 
 impl UserCredential {
     /// Reads a client's answer to `request`. `None` if it has no credential.
-    pub fn of_answer(request: &AuthConfig, response: &JsonMap) -> Option<Self> {
+    pub fn from_answer(request: &AuthConfig, response: &JsonMap) -> Option<Self> {
         let config = response.get("authConfig").or_else(|| response.get("auth_config"));
         let config = config.cloned().unwrap_or_else(|| Value::Object(response.clone()));
         let answer: AuthConfig = serde_json::from_value(config).ok()?;
@@ -116,12 +116,12 @@ pub struct CredentialId {
 
 impl CredentialId {
     /// Returns the id of a credential of the session's user.
-    pub fn of_user(session: &SessionKey, key: impl Into<String>) -> Self {
+    pub fn for_user(session: &SessionKey, key: impl Into<String>) -> Self {
         Self { app: session.app.clone(), user: session.user.clone(), key: key.into() }
     }
 
     /// Returns the id of a credential of the host itself.
-    pub fn of_host(key: impl Into<String>) -> Self {
+    pub fn for_host(key: impl Into<String>) -> Self {
         Self { app: "".into(), user: "".into(), key: key.into() }
     }
 }
@@ -179,7 +179,7 @@ impl CallContext {
     /// # Errors
     /// As [`CredentialService::load`].
     pub async fn user_credential(&self, key: &str) -> Result<Option<UserCredential>, StoreError> {
-        let id = CredentialId::of_user(&self.invocation.session_key, key);
+        let id = CredentialId::for_user(&self.invocation.session_key, key);
         let stored = self.invocation.services.credentials.load(&id).await?;
         // The user is asked again if an older version has written it in another form.
         Ok(stored.and_then(|stored| serde_json::from_value(stored).ok()))
@@ -190,7 +190,7 @@ impl CallContext {
     /// # Errors
     /// As [`CredentialService::save`].
     pub async fn set_user_credential(&self, key: &str, credential: Option<&UserCredential>) -> Result<(), StoreError> {
-        let id = CredentialId::of_user(&self.invocation.session_key, key);
+        let id = CredentialId::for_user(&self.invocation.session_key, key);
         match credential {
             Some(credential) => self.invocation.services.credentials.save(&id, &json!(credential)).await,
             None => self.invocation.services.credentials.delete(&id).await,

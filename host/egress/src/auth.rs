@@ -100,7 +100,7 @@ impl ToolAuthenticator {
         if let Some(own) = self.own_credential().await? {
             return Ok(Some(own));
         }
-        let id = CredentialId::of_user(&cx.invocation.session_key, self.config.key());
+        let id = CredentialId::for_user(&cx.invocation.session_key, self.config.key());
         if let Some(UserCredential::Granted { credential }) = cx.user_credential(&id.key).await?
             && !expires_soon(&credential)
         {
@@ -148,13 +148,13 @@ impl ToolAuthenticator {
         if let Some(account) = &raw.service_account {
             let token = self.own_token.get_or_fetch(self.grant().service_account(account)).await?;
             let credentials = HttpCredentials { token: Some(token.expose().into()), ..HttpCredentials::default() };
-            return Ok(Some(AuthCredential::of_http("bearer", credentials)));
+            return Ok(Some(AuthCredential::http("bearer", credentials)));
         }
         if let AuthScheme::OAuth2 { flows } = &self.config.auth_scheme
             && let (Some(flow), None) = (&flows.client_credentials, &flows.authorization_code)
         {
             let token = self.own_token.get_or_fetch(self.grant().client_credentials(flow)).await?;
-            return Ok(Some(AuthCredential::of_oauth2(OAuth2Auth {
+            return Ok(Some(AuthCredential::oauth2(OAuth2Auth {
                 access_token: Some(token.expose().into()),
                 ..OAuth2Auth::default()
             })));
@@ -209,17 +209,17 @@ impl ToolAuthenticator {
     ) -> Result<AuthCredential, AuthError> {
         match &self.config.auth_scheme {
             AuthScheme::ApiKey { .. } => match answer.api_key {
-                Some(key) => Ok(AuthCredential::of_api_key(key)),
+                Some(key) => Ok(AuthCredential::api_key(key)),
                 None => Err(AuthError::Answer("it has no `apiKey`")),
             },
             AuthScheme::Http { scheme } => match answer.http {
-                Some(http) => Ok(AuthCredential::of_http(scheme.clone(), http.credentials)),
+                Some(http) => Ok(AuthCredential::http(scheme.clone(), http.credentials)),
                 None => Err(AuthError::Answer("it has no `http`")),
             },
             AuthScheme::OAuth2 { .. } | AuthScheme::OpenIdConnect { .. } => {
                 let oauth2 = answer.oauth2.ok_or(AuthError::Answer("it has no `oauth2`"))?;
                 if oauth2.access_token.is_some() {
-                    return Ok(AuthCredential::of_oauth2(oauth2));
+                    return Ok(AuthCredential::oauth2(oauth2));
                 }
                 let state = expected_state.ok_or(AuthError::Answer("no login at the OAuth server was requested"))?;
                 let code = grant::code(&oauth2, state)?;
@@ -227,7 +227,7 @@ impl ToolAuthenticator {
                 let redirect_uri = oauth2.redirect_uri.or_else(|| self.redirect_uri());
                 let endpoints = self.endpoints().await?;
                 let tokens = self.grant().code(endpoints, &code, &verifier, redirect_uri.as_deref()).await?;
-                Ok(AuthCredential::of_oauth2(tokens))
+                Ok(AuthCredential::oauth2(tokens))
             }
         }
     }
@@ -237,7 +237,7 @@ impl ToolAuthenticator {
         let raw = self.config.raw_auth_credential.clone().unwrap_or_default();
         let exchanged = match &self.config.auth_scheme {
             AuthScheme::ApiKey { .. } => AuthCredential::default(),
-            AuthScheme::Http { scheme } => AuthCredential::of_http(scheme.clone(), HttpCredentials::default()),
+            AuthScheme::Http { scheme } => AuthCredential::http(scheme.clone(), HttpCredentials::default()),
             AuthScheme::OAuth2 { .. } | AuthScheme::OpenIdConnect { .. } => {
                 let endpoints = self.endpoints().await?;
                 let oauth2 = raw.oauth2.clone().unwrap_or_default();

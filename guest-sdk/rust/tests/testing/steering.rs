@@ -97,9 +97,9 @@ fn a_user_is_asked_for_a_credential_and_again_after_it_is_refused() {
     assert_eq!(call(&host), "waiting");
     let requested = host.requested_credential().unwrap();
     assert_eq!(requested["credentialKey"], "shop");
-    let host = host.user_says("hi").user_says("again").grants(Credential::of_api_key("k"));
+    let host = host.user_says("hi").user_says("again").grants(Credential::from_api_key("k"));
     assert_eq!((call(&host).as_str(), host.requested_credential()), ("K", None));
-    let host = host.grants(Credential::of_api_key("revoked"));
+    let host = host.grants(Credential::from_api_key("revoked"));
     assert_eq!(call(&host), "REVOKED");
     assert_eq!(call(&host), "waiting");
 }

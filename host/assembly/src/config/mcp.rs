@@ -181,7 +181,7 @@ impl McpOAuthConfig {
         settings.tokens = (settings.grant == OAuthGrant::AuthorizationCode).then(|| {
             let hash = Sha256::digest(url.as_bytes());
             let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-            StoredTokens { service: credentials.clone(), id: CredentialId::of_host(format!("mcp:{name}:{hash}")) }
+            StoredTokens { service: credentials.clone(), id: CredentialId::for_host(format!("mcp:{name}:{hash}")) }
         });
         Ok(settings)
     }

@@ -98,15 +98,15 @@ impl CredentialRequest {
     fn credential(&self, answers: &[String]) -> Option<AuthCredential> {
         let (first, second) = (answers.first()?.clone(), answers.get(1).cloned());
         Some(match &self.config.auth_scheme {
-            AuthScheme::ApiKey { .. } => AuthCredential::of_api_key(first),
+            AuthScheme::ApiKey { .. } => AuthCredential::api_key(first),
             AuthScheme::Http { scheme } if is_basic(scheme) => {
                 let credentials =
                     HttpCredentials { username: Some(first), password: second, ..HttpCredentials::default() };
-                AuthCredential::of_http(scheme.clone(), credentials)
+                AuthCredential::http(scheme.clone(), credentials)
             }
             AuthScheme::Http { scheme } => {
                 let credentials = HttpCredentials { token: Some(first), ..HttpCredentials::default() };
-                AuthCredential::of_http(scheme.clone(), credentials)
+                AuthCredential::http(scheme.clone(), credentials)
             }
             AuthScheme::OAuth2 { .. } | AuthScheme::OpenIdConnect { .. } => self.login_answer(first)?,
         })

@@ -29,17 +29,17 @@ pub struct AuthCredential {
 /// The kind of a credential.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuthCredentialType {
-    /// [`AuthCredential::api_key`].
+    /// [`field@AuthCredential::api_key`].
     #[default]
     #[serde(rename = "apiKey")]
     ApiKey,
-    /// [`AuthCredential::http`].
+    /// [`field@AuthCredential::http`].
     #[serde(rename = "http")]
     Http,
-    /// [`AuthCredential::oauth2`].
+    /// [`field@AuthCredential::oauth2`].
     #[serde(rename = "oauth2")]
     OAuth2,
-    /// [`AuthCredential::oauth2`], of an OpenID provider.
+    /// [`field@AuthCredential::oauth2`], of an OpenID provider.
     #[serde(rename = "openIdConnect")]
     OpenIdConnect,
     /// [`AuthCredential::service_account`].
@@ -72,7 +72,7 @@ pub struct HttpCredentials {
     pub token: Option<String>,
 }
 
-/// The client of an OAuth server, the login of a user there, and the tokens of that.
+/// An OAuth 2.0 client, a user's login, and the tokens of that login.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct OAuth2Auth {
@@ -83,7 +83,7 @@ pub struct OAuth2Auth {
     /// URL of the login. The client adds its `redirect_uri` unless there is one.
     #[serde(alias = "auth_uri", skip_serializing_if = "Option::is_none")]
     pub auth_uri: Option<String>,
-    /// A random text, which the server repeats in its redirect.
+    /// A random string, which the server repeats in its redirect.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// URL that the server redirects the user to.
@@ -127,19 +127,19 @@ impl fmt::Debug for AuthCredential {
 }
 
 impl AuthCredential {
-    /// Returns a key.
-    pub fn of_api_key(key: impl Into<String>) -> Self {
+    /// Returns a credential with a key.
+    pub fn api_key(key: impl Into<String>) -> Self {
         Self { api_key: Some(key.into()), ..Self::default() }
     }
 
     /// Returns a credential for the header `Authorization`.
-    pub fn of_http(scheme: impl Into<String>, credentials: HttpCredentials) -> Self {
+    pub fn http(scheme: impl Into<String>, credentials: HttpCredentials) -> Self {
         let http = HttpAuth { scheme: scheme.into(), credentials, ..HttpAuth::default() };
         Self { auth_type: AuthCredentialType::Http, http: Some(http), ..Self::default() }
     }
 
     /// Returns the client credentials or the tokens of an OAuth server.
-    pub fn of_oauth2(oauth2: OAuth2Auth) -> Self {
+    pub fn oauth2(oauth2: OAuth2Auth) -> Self {
         Self { auth_type: AuthCredentialType::OAuth2, oauth2: Some(oauth2), ..Self::default() }
     }
 

@@ -22,7 +22,7 @@ fn request() -> AuthConfig {
         state: Some("x".into()),
         ..OAuth2Auth::default()
     };
-    config().for_client(AuthCredential::of_oauth2(oauth2))
+    config().for_client(AuthCredential::oauth2(oauth2))
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn tools_share_a_credential_if_scheme_and_client_are_the_same() {
 
 #[test]
 fn an_answer_is_read_in_both_spellings_and_with_or_without_its_wrapper() {
-    let answer = |value: Value| UserCredential::of_answer(&request(), value.as_object().unwrap());
+    let answer = |value: Value| UserCredential::from_answer(&request(), value.as_object().unwrap());
     let scheme = json!(config().auth_scheme);
     let uri = "http://localhost/cb?code=c&state=x";
     let camel = json!({"authScheme": scheme, "exchangedAuthCredential":
@@ -61,7 +61,7 @@ fn an_answer_is_read_in_both_spellings_and_with_or_without_its_wrapper() {
     let snake = json!({"auth_scheme": scheme, "exchanged_auth_credential":
         {"auth_type": "oauth2", "oauth2": {"auth_response_uri": uri, "redirect_uri": "http://localhost/cb"}}});
     let expected = UserCredential::Answer {
-        credential: AuthCredential::of_oauth2(OAuth2Auth {
+        credential: AuthCredential::oauth2(OAuth2Auth {
             auth_response_uri: Some(uri.into()),
             redirect_uri: Some("http://localhost/cb".into()),
             ..OAuth2Auth::default()
@@ -78,11 +78,8 @@ fn an_answer_is_read_in_both_spellings_and_with_or_without_its_wrapper() {
 #[test]
 fn the_debug_output_of_a_credential_shows_no_value() {
     let all = [
-        AuthCredential::of_api_key("v4lue"),
-        AuthCredential::of_http(
-            "bearer",
-            HttpCredentials { token: Some("v4lue".into()), ..HttpCredentials::default() },
-        ),
+        AuthCredential::api_key("v4lue"),
+        AuthCredential::http("bearer", HttpCredentials { token: Some("v4lue".into()), ..HttpCredentials::default() }),
     ];
     for credential in all {
         let shown = format!("{:?}", UserCredential::Granted { credential });

@@ -105,8 +105,8 @@ async fn keep(
     services: &Services,
 ) -> Result<&'static str, RunError> {
     let Some(config) = open_request(response, events, verifier) else { return Ok(IGNORED) };
-    let Some(credential) = UserCredential::of_answer(&config, &response.response) else { return Ok(DECLINED) };
-    let id = CredentialId::of_user(verifier.session, config.key());
+    let Some(credential) = UserCredential::from_answer(&config, &response.response) else { return Ok(DECLINED) };
+    let id = CredentialId::for_user(verifier.session, config.key());
     services.credentials.save(&id, &json!(credential)).await?;
     let (app, user, session) = (&*id.app, &*id.user, &*verifier.session.id);
     tracing::info!(

@@ -235,7 +235,7 @@ async fn app_with_repeating_agent(agent: RepeatingAgent) -> Harness {
 }
 
 async fn stored_key(app: &Harness) -> Option<String> {
-    let id = CredentialId::of_user(&SessionKey::new("app", USER, SESSION), "vault");
+    let id = CredentialId::for_user(&SessionKey::new("app", USER, SESSION), "vault");
     app.runner.services().credentials.load(&id).await.unwrap().map(|stored| stored.to_string())
 }
 

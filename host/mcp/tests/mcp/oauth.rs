@@ -183,7 +183,7 @@ impl Browser for Refusing {
 #[tokio::test]
 async fn a_person_logs_in_once_and_agents_never_see_the_token() {
     let server = Guarded::start(None).await;
-    let (service, id) = (services().credentials, CredentialId::of_host("guarded"));
+    let (service, id) = (services().credentials, CredentialId::for_host("guarded"));
     let tokens = StoredTokens { service: service.clone(), id: id.clone() };
     let config = || server.config(|oauth| oauth.tokens = Some(tokens.clone()));
     let guarded = toolset(config());

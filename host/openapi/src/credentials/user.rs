@@ -103,7 +103,7 @@ impl UserAuthenticator {
         let UserCredentials { scheme, client } = &self.credentials;
         let raw = client.as_ref().map(|client| -> Result<AuthCredential, ApiError> {
             let secret = client.secret.as_ref().map(|secret| read(secret, "auth.user.client_secret")).transpose()?;
-            Ok(AuthCredential::of_oauth2(OAuth2Auth {
+            Ok(AuthCredential::oauth2(OAuth2Auth {
                 client_id: Some(read(&client.id, "auth.user.client_id")?),
                 client_secret: secret,
                 redirect_uri: client.redirect_uri.clone(),

@@ -346,7 +346,7 @@ async fn an_answer_to_nothing_is_not_kept_and_an_answer_counts_once() {
     let good = logged_in(&id, &args, "code=good");
     app.send(good.clone()).await;
     let key = args["authConfig"]["credentialKey"].as_str().unwrap();
-    let kept = CredentialId::of_user(&app.session().await.key, key);
+    let kept = CredentialId::for_user(&app.session().await.key, key);
     let credentials = app.runner.services().credentials.clone();
     credentials.delete(&kept).await.unwrap();
     for content in [good, logged_in("adk-unknown", &args, "code=good")] {

@@ -5,7 +5,7 @@ use hatchery_stores::{DirectoryCredentials, MemoryCredentials};
 use serde_json::json;
 
 fn id(user: &str, key: &str) -> CredentialId {
-    CredentialId::of_user(&SessionKey::new("app", user, "session"), key)
+    CredentialId::for_user(&SessionKey::new("app", user, "session"), key)
 }
 
 #[tokio::test]
@@ -19,7 +19,7 @@ async fn a_credential_belongs_to_one_user_and_one_name() {
         service.save(&id("ada", "shop"), &json!({"token": "first"})).await.unwrap();
         service.save(&id("ada", "shop"), &json!({"token": "second"})).await.unwrap();
         assert_eq!(service.load(&id("ada", "shop")).await.unwrap(), Some(json!({"token": "second"})));
-        for other in [id("bob", "shop"), id("ada", "bank"), id("adas", "hop"), CredentialId::of_host("shop")] {
+        for other in [id("bob", "shop"), id("ada", "bank"), id("adas", "hop"), CredentialId::for_host("shop")] {
             assert_eq!(service.load(&other).await.unwrap(), None, "{other}");
         }
         service.delete(&id("ada", "shop")).await.unwrap();

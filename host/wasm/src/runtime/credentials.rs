@@ -117,7 +117,7 @@ mod tests {
         let refused = AuthConfig { raw_auth_credential: Some(raw), ..config("key") };
         let reason = access().authenticator(refused).unwrap_err();
         assert_eq!(reason, "`rawAuthCredential.serviceAccount` is for tools of the host only");
-        let granted = AuthCredential::of_oauth2(OAuth2Auth {
+        let granted = AuthCredential::oauth2(OAuth2Auth {
             client_secret: Some("secret".into()),
             access_token: Some("token".into()),
             refresh_token: Some("refresh".into()),
