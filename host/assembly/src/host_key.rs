@@ -62,7 +62,7 @@ pub(crate) fn open(
             let secret = read_or_create(folder, &file).map_err(|error| failed(error.to_string()))?;
             signer(&secret).map_err(failed)
         }
-        Storage::Directory(_) | Storage::InMemory => Ok(EventSigner::of_process()),
+        Storage::Directory(_) | Storage::InMemory => Ok(EventSigner::for_process()),
     }
 }
 
@@ -130,7 +130,7 @@ mod tests {
         let storage = Storage::Directory(folder.path().join("data"));
         let first = open(&Config::default(), &storage, no_variables).unwrap();
         let second = open(&Config::default(), &storage, no_variables).unwrap();
-        assert!(agree(&first, &second) && !agree(&first, &EventSigner::of_process()));
+        assert!(agree(&first, &second) && !agree(&first, &EventSigner::for_process()));
         let names: Vec<_> =
             std::fs::read_dir(folder.path().join("data")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names.len(), 2, "the key and .gitignore: {names:?}");
@@ -151,7 +151,7 @@ mod tests {
         let storage = Storage::Directory(folder.path().join("data"));
         let config = Config { session_service: Some("memory:".into()), ..Config::default() };
         for (config, storage) in [(config, storage), (Config::default(), Storage::InMemory)] {
-            assert!(agree(&open(&config, &storage, no_variables).unwrap(), &EventSigner::of_process()));
+            assert!(agree(&open(&config, &storage, no_variables).unwrap(), &EventSigner::for_process()));
         }
         assert!(!folder.path().join("data").exists());
     }

@@ -2,8 +2,8 @@
 //!
 //! Sessions contain events that others have written: imported history, and events of components. Before the engine acts
 //! on an event (a person's approval, a late result, a resumed run, a transfer), it verifies the event's proof: an HMAC
-//! over the fields that it acts on, with a key that only the host has. The proof is a text under [`PROOF_KEY`] in the
-//! event's custom metadata. Clients can read it, but not forge it.
+//! over the fields that it acts on, with a key that only the host has. The proof is a string under [`PROOF_KEY`] in
+//! the event's custom metadata. Clients can read it, but not forge it.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -75,32 +75,32 @@ impl EventSigner {
     }
 
     /// Returns the signer of this process, whose secret is random and never stored.
-    pub fn of_process() -> Self {
+    pub fn for_process() -> Self {
         PROCESS.clone()
     }
 
-    /// Returns a key for another purpose than signing events. It is the same for the same texts, and does not reveal
+    /// Returns a key for another purpose than signing events. It is the same for the same strings, and does not reveal
     /// the secret.
-    pub fn derive_key(&self, purpose: &str, texts: &[&str]) -> [u8; 32] {
-        self.derive(purpose, texts).finalize().into_bytes().into()
+    pub fn derive_key(&self, purpose: &str, strings: &[&str]) -> [u8; 32] {
+        self.derive(purpose, strings).finalize().into_bytes().into()
     }
 
-    /// Returns a proof of texts that are kept where others can change them.
-    pub fn sign_texts(&self, purpose: &str, texts: &[&str]) -> String {
-        URL_SAFE_NO_PAD.encode(self.derive_key(purpose, texts))
+    /// Returns a proof of strings that are kept where others can change them.
+    pub fn sign_strings(&self, purpose: &str, strings: &[&str]) -> String {
+        URL_SAFE_NO_PAD.encode(self.derive_key(purpose, strings))
     }
 
-    /// Returns true if [`EventSigner::sign_texts`] has returned this proof for the same purpose and texts.
-    pub fn proves_texts(&self, purpose: &str, texts: &[&str], proof: &str) -> bool {
+    /// Returns true if [`EventSigner::sign_strings`] has returned this proof for the same purpose and strings.
+    pub fn verify_strings(&self, purpose: &str, strings: &[&str], proof: &str) -> bool {
         let proof = URL_SAFE_NO_PAD.decode(proof);
-        proof.is_ok_and(|proof| self.derive(purpose, texts).verify_slice(&proof).is_ok())
+        proof.is_ok_and(|proof| self.derive(purpose, strings).verify_slice(&proof).is_ok())
     }
 
-    fn derive(&self, purpose: &str, texts: &[&str]) -> Hmac<Sha256> {
+    fn derive(&self, purpose: &str, strings: &[&str]) -> Hmac<Sha256> {
         let mut message = Message(self.0.clone());
         message.bytes(DERIVED_KEY);
         message.bytes(purpose.as_bytes());
-        message.list(texts.iter(), |message, text| message.bytes(text.as_bytes()));
+        message.list(strings.iter(), |message, string| message.bytes(string.as_bytes()));
         message.0
     }
 
@@ -134,8 +134,8 @@ impl EventSigner {
         let mut message = Message(self.0.clone());
         message.bytes(FORMAT);
         message.bytes(&[claim.tag()]);
-        for text in [&*session.app, &session.user, &session.id, &event.id, &event.invocation_id, &event.author] {
-            message.bytes(text.as_bytes());
+        for field in [&*session.app, &session.user, &session.id, &event.id, &event.invocation_id, &event.author] {
+            message.bytes(field.as_bytes());
         }
         message.optional(event.branch.as_deref());
         message.optional(event.actions.transfer_to_agent.as_deref());
@@ -155,7 +155,7 @@ impl EventSigner {
 
 impl Default for EventSigner {
     fn default() -> Self {
-        Self::of_process()
+        Self::for_process()
     }
 }
 
@@ -199,9 +199,9 @@ impl Message {
         self.0.update(bytes);
     }
 
-    fn optional(&mut self, text: Option<&str>) {
-        self.0.update(&[u8::from(text.is_some())]);
-        self.bytes(text.unwrap_or_default().as_bytes());
+    fn optional(&mut self, string: Option<&str>) {
+        self.0.update(&[u8::from(string.is_some())]);
+        self.bytes(string.unwrap_or_default().as_bytes());
     }
 
     fn list<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut add: impl FnMut(&mut Self, T)) {
@@ -226,9 +226,9 @@ impl Message {
                 self.0.update(b"n");
                 self.bytes(number.to_string().as_bytes());
             }
-            Value::String(text) => {
+            Value::String(string) => {
                 self.0.update(b"s");
-                self.bytes(text.as_bytes());
+                self.bytes(string.as_bytes());
             }
             Value::Array(items) => {
                 self.0.update(b"a");

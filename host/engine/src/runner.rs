@@ -155,7 +155,7 @@ impl Runner {
     /// Returns a runner that asks `plugins` at the beginning of each run. It signs events with a key of this process,
     /// so interrupted runs and open requests can be continued only while the process lives.
     pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
-        Self::with_signer(services, plugins, EventSigner::of_process())
+        Self::with_signer(services, plugins, EventSigner::for_process())
     }
 
     /// Like [`Runner::with_plugins`], with a key that outlives the process or is shared by the processes that serve the

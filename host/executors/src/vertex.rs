@@ -191,7 +191,7 @@ impl VertexExecutor {
 /// so it does not identify one by itself, and nobody but the host can tell the result.
 fn session_id(execution_id: &str, cx: &CallContext) -> String {
     let key = &cx.invocation.session_key;
-    cx.invocation.signer.sign_texts("code session", &[&key.app, &key.user, &key.id, execution_id])
+    cx.invocation.signer.sign_strings("code session", &[&key.app, &key.user, &key.id, execution_id])
 }
 
 #[async_trait]

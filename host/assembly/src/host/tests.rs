@@ -102,7 +102,7 @@ async fn a_key_in_code_signs_events_instead_of_the_key_in_the_data_folder() {
     let key = SessionKey::new("parrot", "ada", "first");
     let session = host.services().sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
     assert_eq!(signer.claim(&key, &session.events[0]), Some(Claim::Run));
-    assert_eq!(EventSigner::of_process().claim(&key, &session.events[0]), None);
+    assert_eq!(EventSigner::for_process().claim(&key, &session.events[0]), None);
     assert!(!folder.path().join("data/host.key").exists());
     host.close().await;
 }

@@ -111,13 +111,13 @@ impl Questions {
         let stored = state_key(cx).and_then(|key| cx.state(&key)).filter(|stored| !stored.is_null());
         let Some(stored) = stored else { return Ok(Self::default()) };
         let StoredQuestions { questions, proof } = serde_json::from_value(stored).map_err(|_| ForgedQuestions)?;
-        let is_own = cx.invocation.signer.proves_texts(PROOF_PURPOSE, &signed_texts(cx, &questions), &proof);
+        let is_own = cx.invocation.signer.verify_strings(PROOF_PURPOSE, &signed_texts(cx, &questions), &proof);
         is_own.then(|| serde_json::from_str(&questions).ok()).flatten().ok_or(ForgedQuestions)
     }
 
     fn to_state(&self, cx: &CallContext) -> Value {
         let questions = json!(self).to_string();
-        let proof = cx.invocation.signer.sign_texts(PROOF_PURPOSE, &signed_texts(cx, &questions));
+        let proof = cx.invocation.signer.sign_strings(PROOF_PURPOSE, &signed_texts(cx, &questions));
         json!(StoredQuestions { questions, proof })
     }
 }

@@ -43,7 +43,7 @@ impl CallIdentity<'_> {
     pub(super) fn seal(&self, signer: &EventSigner, state: &CallState) -> String {
         // It consists of texts and JSON, so this cannot fail.
         let payload = URL_SAFE_NO_PAD.encode(serde_json::to_vec(state).unwrap_or_default());
-        let proof = signer.sign_texts(PURPOSE, &self.signed_texts(&payload));
+        let proof = signer.sign_strings(PURPOSE, &self.signed_texts(&payload));
         format!("{payload}.{proof}")
     }
 
@@ -55,7 +55,7 @@ impl CallIdentity<'_> {
         let Some(text) = text else { return Ok(CallState::default()) };
         let read = || {
             let (payload, proof) = text.split_once('.')?;
-            signer.proves_texts(PURPOSE, &self.signed_texts(payload), proof).then_some(())?;
+            signer.verify_strings(PURPOSE, &self.signed_texts(payload), proof).then_some(())?;
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
         };
         let message = "`requestState` is not that of this call; leave it out to begin the call anew";
