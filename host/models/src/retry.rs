@@ -68,7 +68,7 @@ impl From<ModelErrorKind> for ErrorCategory {
 
 impl ErrorCategory {
     /// Returns the category of an HTTP status.
-    pub fn of_status(status: u16) -> Self {
+    pub fn from_status(status: u16) -> Self {
         kind_of_status(status).into()
     }
 

@@ -42,7 +42,7 @@ fn a_status_has_a_category() {
         (529, ErrorCategory::Server),
         (302, ErrorCategory::Unknown),
     ] {
-        assert_eq!(ErrorCategory::of_status(status), category, "{status}");
+        assert_eq!(ErrorCategory::from_status(status), category, "{status}");
     }
 }
 
