@@ -39,7 +39,7 @@ pub(crate) struct Artifact {
 
 impl Artifact {
     pub(crate) fn new(interfaces: &Interfaces, layer: Bytes, signature: Option<String>) -> serde_json::Result<Self> {
-        let digest = Digest::of(&layer);
+        let digest = Digest::compute(&layer);
         let config = Config {
             created: "1970-01-01T00:00:00Z",
             architecture: "wasm",
@@ -51,7 +51,7 @@ impl Artifact {
         let annotations = signature.map(|signature| BTreeMap::from([(SIGNATURE_ANNOTATION.to_owned(), signature)]));
         let manifest = OciImageManifest {
             media_type: Some(OCI_IMAGE_MEDIA_TYPE.to_owned()),
-            config: descriptor(CONFIG_MEDIA_TYPE, &Digest::of(&config), config.len(), None),
+            config: descriptor(CONFIG_MEDIA_TYPE, &Digest::compute(&config), config.len(), None),
             layers: vec![descriptor(LAYER_MEDIA_TYPE, &digest, layer.len(), annotations)],
             ..OciImageManifest::default()
         };
@@ -129,16 +129,16 @@ mod tests {
         let artifact = artifact(None);
         let config: serde_json::Value = serde_json::from_slice(&artifact.config).unwrap();
         let expected = serde_json::json!({
-            "created": "1970-01-01T00:00:00Z", "architecture": "wasm", "os": "wasip2", "layerDigests": [Digest::of(b"wasm")],
+            "created": "1970-01-01T00:00:00Z", "architecture": "wasm", "os": "wasip2", "layerDigests": [Digest::compute(b"wasm")],
             "component": {"exports": ["hatchery:agent/guest-tools@0.1.0"], "imports": []},
         });
         assert_eq!(config, expected);
         let manifest = serde_json::to_value(&artifact.manifest).unwrap();
         let expected = serde_json::json!({
             "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-            "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": Digest::of(&artifact.config),
+            "config": {"mediaType": "application/vnd.wasm.config.v0+json", "digest": Digest::compute(&artifact.config),
                 "size": artifact.config.len()},
-            "layers": [{"mediaType": "application/wasm", "digest": Digest::of(b"wasm"), "size": 4}],
+            "layers": [{"mediaType": "application/wasm", "digest": Digest::compute(b"wasm"), "size": 4}],
         });
         assert_eq!(manifest, expected);
     }
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn the_layer_contains_the_signature() {
         let layer = ComponentLayer::find(&reference(), artifact(Some("signed")).manifest).unwrap();
-        assert_eq!((layer.digest, layer.size), (Digest::of(b"wasm"), 4));
+        assert_eq!((layer.digest, layer.size), (Digest::compute(b"wasm"), 4));
         assert_eq!(layer.signature.as_deref(), Some("signed"));
     }
 

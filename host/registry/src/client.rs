@@ -88,9 +88,9 @@ impl RegistryClient {
             |reason: String| RegistryError::UnexpectedResponse { reference: reference.to_string(), reason };
         let artifact =
             Artifact::new(&interfaces, Bytes::from(bytes), signature).map_err(|error| unexpected(error.to_string()))?;
-        let file = Digest::of(&artifact.layer);
+        let file = Digest::compute(&artifact.layer);
         let manifest = serde_json::to_vec(&artifact.manifest).map_err(|error| unexpected(error.to_string()))?;
-        let digest = Digest::of(&manifest);
+        let digest = Digest::compute(&manifest);
         self.upload(reference, artifact, manifest).await?;
         Ok(PushedComponent { manifest: digest, file, signer: key.map(SigningKey::id) })
     }
@@ -107,7 +107,7 @@ impl RegistryClient {
             reference: reference.to_string(),
             max: MAX_MANIFEST_BYTES,
         })?;
-        let actual = Digest::of(&body);
+        let actual = Digest::compute(&body);
         if let Some(digest) = digest.filter(|digest| *digest != actual.as_str()) {
             return Err(failure::digest_mismatch(reference, digest.to_owned(), actual.to_string()));
         }
@@ -129,7 +129,7 @@ impl RegistryClient {
             bytes.extend_from_slice(&chunk);
             self.report(Progress::Transferred(chunk.len() as u64));
         }
-        let actual = Digest::of(&bytes);
+        let actual = Digest::compute(&bytes);
         if actual != layer.digest {
             return Err(failure::digest_mismatch(reference, layer.digest.to_string(), actual.to_string()));
         }
@@ -142,7 +142,7 @@ impl RegistryClient {
         self.report(Progress::Upload { reference, bytes });
         for blob in [artifact.layer, artifact.config] {
             let (client, auth) = self.upload_client(reference).await?;
-            let digest = Digest::of(&blob);
+            let digest = Digest::compute(&blob);
             // If the registry does not answer the query, the blob is uploaded again.
             if !client.blob_exists(reference.oci(), digest.as_str()).await.unwrap_or(false) {
                 let result = client.push_blob(reference.oci(), blob.clone(), digest.as_str()).await;

@@ -64,7 +64,7 @@ pub struct Digest(String);
 
 impl Digest {
     /// Computes the digest of bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(format!("sha256:{:x}", Sha256::digest(bytes)))
     }
 
@@ -137,8 +137,8 @@ mod tests {
     #[test]
     fn a_digest_has_the_format_of_registries() {
         let empty = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        assert_eq!(Digest::of(b"").as_str(), empty);
-        assert_eq!(Digest::try_from(empty.to_owned()), Ok(Digest::of(b"")));
+        assert_eq!(Digest::compute(b"").as_str(), empty);
+        assert_eq!(Digest::try_from(empty.to_owned()), Ok(Digest::compute(b"")));
         for wrong in ["", "sha256:", "sha512:e3b0", &empty.to_uppercase()] {
             assert!(Digest::try_from(wrong.to_owned()).unwrap_err().contains("is not a digest"), "{wrong}");
         }

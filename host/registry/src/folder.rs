@@ -217,7 +217,7 @@ impl ComponentFolder {
     ) -> Result<PulledComponent, RegistryError> {
         let path = self.component_path(name);
         let ResolvedReference { manifest, layer } = self.client.resolve(reference).await?;
-        let existing = file::read(&path).await?.filter(|bytes| Digest::of(bytes) == layer.digest);
+        let existing = file::read(&path).await?.filter(|bytes| Digest::compute(bytes) == layer.digest);
         let exists = existing.is_some();
         let bytes = match existing {
             Some(bytes) => bytes,
@@ -323,7 +323,7 @@ async fn verify_file(
     bytes: &[u8],
     locked: &LockEntry,
 ) -> Result<SignatureStatus, RegistryError> {
-    let found = Digest::of(bytes);
+    let found = Digest::compute(bytes);
     if found != locked.file {
         return Err(RegistryError::LockMismatch {
             origin: path.display().to_string(),

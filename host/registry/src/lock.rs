@@ -103,8 +103,8 @@ mod tests {
     fn locked(signer: Option<&str>) -> LockEntry {
         LockEntry {
             reference: "localhost:5000/team/x:1.2".parse().unwrap(),
-            manifest: Digest::of(b"manifest"),
-            file: Digest::of(b"file"),
+            manifest: Digest::compute(b"manifest"),
+            file: Digest::compute(b"file"),
             signer: signer.map(|signer| signer.to_owned().try_into().unwrap()),
         }
     }
@@ -122,8 +122,8 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join("hatchery.lock")).unwrap();
         let expected = format!(
             "{HEADER}version: 1\ncomponents:\n  a:\n    reference: localhost:5000/team/x:1.2\n    manifest: {}\n    file: {}\n    signer: ",
-            Digest::of(b"manifest"),
-            Digest::of(b"file"),
+            Digest::compute(b"manifest"),
+            Digest::compute(b"file"),
         );
         assert!(text.starts_with(&expected), "{text}");
         assert!(text.find("\n  b:") < text.find("\n  c:"), "{text}");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn errors_have_their_location() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let entry = |name: &str, manifest: &str| {
             format!(
                 "version: 1\ncomponents:\n  {name}:\n    reference: localhost/x:1\n    manifest: {manifest}\n    file: {digest}\n"

@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_pinned_reference_has_a_digest_and_no_tag() {
-        let digest = Digest::of(b"");
+        let digest = Digest::compute(b"");
         let pinned = parse("localhost:1/team/x:1.2").unwrap().with_digest(&digest);
         assert_eq!(pinned.to_string(), format!("localhost:1/team/x@{digest}"));
         assert!(pinned.is_pinned() && parse(&pinned.to_string()) == Ok(pinned));

@@ -18,7 +18,7 @@ pub struct ExpectedIdentity {
 impl ExpectedIdentity {
     pub(super) fn check_bytes(&self, origin: &str, name: &str, bytes: &[u8]) -> Result<(), RegistryError> {
         let Some(expected) = &self.sha256 else { return Ok(()) };
-        let found = Digest::of(bytes);
+        let found = Digest::compute(bytes);
         if found == *expected {
             return Ok(());
         }

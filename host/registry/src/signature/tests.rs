@@ -110,7 +110,7 @@ async fn a_signed_file_with_another_name_is_rejected() {
     let with_identity =
         |policy, identity| verifier(policy, &public).with_identities([("vault".to_owned(), identity)].into());
     assert_eq!(check(with_identity(SignaturePolicy::Require, allowed)).unwrap(), None);
-    let pinned = ExpectedIdentity { sha256: Some(Digest::of(b"bytes")), ..ExpectedIdentity::default() };
+    let pinned = ExpectedIdentity { sha256: Some(Digest::compute(b"bytes")), ..ExpectedIdentity::default() };
     assert_eq!(check(with_identity(SignaturePolicy::Require, pinned)).unwrap(), None);
 }
 
@@ -139,12 +139,14 @@ async fn an_expected_identity_is_enforced_regardless_of_the_policy() {
         let keys = vec![public.clone(), other_public.clone()];
         SignatureVerifier::new(SignaturePolicy::Off, keys).with_identities([("x".to_owned(), identity)].into())
     };
-    let pinned = with_identity(ExpectedIdentity { sha256: Some(Digest::of(b"good")), ..ExpectedIdentity::default() });
+    let pinned =
+        with_identity(ExpectedIdentity { sha256: Some(Digest::compute(b"good")), ..ExpectedIdentity::default() });
     assert!(pinned.checks_loaded_components());
     assert_eq!(pinned.check_file(&path, b"good").unwrap(), None);
     assert_eq!(pinned.check_file(&folder.path().join("y.wasm"), b"evil").unwrap(), None);
     let error = pinned.check_file(&path, b"evil").unwrap_err().to_string();
-    let expected = format!("x.wasm: expected {}, found {}; to use this file", Digest::of(b"good"), Digest::of(b"evil"));
+    let expected =
+        format!("x.wasm: expected {}, found {}; to use this file", Digest::compute(b"good"), Digest::compute(b"evil"));
     assert!(
         error.contains(&expected) && error.ends_with("`components.x.sha256` of hatchery.yaml to its digest"),
         "{error}"
