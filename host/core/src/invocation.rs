@@ -308,10 +308,10 @@ impl Invocation {
     /// no part of stored state. They count as bytes of the run, so that the next event fails if there are too many.
     #[must_use]
     pub fn apply_temp_state(&self, mut delta: JsonMap) -> JsonMap {
-        if delta.keys().any(|key| StateScope::of(key).0 == StateScope::Temp) {
+        if delta.keys().any(|key| StateScope::split_key(key).0 == StateScope::Temp) {
             let mut session = self.write_session();
             delta.retain(|key, value| {
-                let is_stored = StateScope::of(key).0 != StateScope::Temp;
+                let is_stored = StateScope::split_key(key).0 != StateScope::Temp;
                 if !is_stored {
                     self.usage.event_bytes.fetch_add(state_entry_bytes(key, value), Ordering::Relaxed);
                     session.state.set(key, value.take());

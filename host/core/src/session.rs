@@ -181,7 +181,7 @@ impl SessionCursor {
 ///             return Err(StoreError::SessionExists(key));
 ///         }
 ///         let mut state = State::from(&state);
-///         state.retain(|key| StateScope::of(key).0 != StateScope::Temp);
+///         state.retain(|key| StateScope::split_key(key).0 != StateScope::Temp);
 ///         let now = Timestamp::now();
 ///         let session = Session {
 ///             key: key.clone(),
@@ -493,7 +493,7 @@ pub trait SessionService: Send + Sync {
 
 /// Returns the usage of the keys of one scope.
 fn state_usage(state: &State, scope: StateScope) -> StateUsage {
-    let entries = state.iter().filter(|(key, _)| StateScope::of(key).0 == scope);
+    let entries = state.iter().filter(|(key, _)| StateScope::split_key(key).0 == scope);
     entries.fold(StateUsage::default(), |usage, (key, value)| StateUsage {
         keys: usage.keys + 1,
         bytes: usage.bytes + state_entry_bytes(key, value),

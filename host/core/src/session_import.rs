@@ -137,7 +137,7 @@ impl SessionImport {
     pub fn without_shared_state(mut self) -> Self {
         let deltas = self.events.iter_mut().map(|event| &mut event.actions.state_delta);
         for state in deltas.chain([&mut self.initial_state]) {
-            state.retain(|key, _| !matches!(StateScope::of(key).0, StateScope::App | StateScope::User));
+            state.retain(|key, _| !matches!(StateScope::split_key(key).0, StateScope::App | StateScope::User));
         }
         self
     }

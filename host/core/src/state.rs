@@ -27,7 +27,7 @@ pub enum StateScope {
 
 impl StateScope {
     /// Splits a key into its scope and its name without the prefix.
-    pub fn of(key: &str) -> (Self, &str) {
+    pub fn split_key(key: &str) -> (Self, &str) {
         if let Some(bare) = key.strip_prefix("app:") {
             (Self::App, bare)
         } else if let Some(bare) = key.strip_prefix("user:") {

@@ -251,7 +251,7 @@ impl Evaluations {
 /// Returns the keys that a session was created with, as far as no event has set them since.
 fn initial_state(session: &Session) -> JsonMap {
     let is_initial = |key: &str| {
-        let is_own = matches!(StateScope::of(key).0, StateScope::Session | StateScope::User);
+        let is_own = matches!(StateScope::split_key(key).0, StateScope::Session | StateScope::User);
         is_own && !session.events.iter().any(|event| event.actions.state_delta.contains_key(key))
     };
     let own = session.state.iter().filter(|(key, _)| is_initial(key));

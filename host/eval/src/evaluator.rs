@@ -233,7 +233,7 @@ impl Evaluator<'_> {
 
 /// Returns the state without the keys that all users of the app share.
 fn without_app_state(state: &JsonMap) -> JsonMap {
-    let is_kept = |key: &String| StateScope::of(key).0 != StateScope::App;
+    let is_kept = |key: &String| StateScope::split_key(key).0 != StateScope::App;
     state.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 

@@ -210,7 +210,7 @@ impl Plugin for Recorder {
         let set_by_message = messages.get(earlier_messages).map(|message| &message.state_delta);
         let (mut initial_state, mut temp_state) = (JsonMap::new(), JsonMap::new());
         for (key, value) in cx.invocation.state().iter() {
-            if StateScope::of(key).0 == StateScope::Temp {
+            if StateScope::split_key(key).0 == StateScope::Temp {
                 temp_state.insert(key.into(), value.clone());
             } else if set_by_message.is_none_or(|set| !set.contains_key(key)) {
                 initial_state.insert(key.into(), value.clone());

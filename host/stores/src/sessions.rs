@@ -63,7 +63,7 @@ fn id_hash(id: &str) -> i64 {
 /// Returns a session's own keys of a state as a JSON object.
 fn own_state_json(state: &State) -> String {
     let mut own = state.clone();
-    own.retain(|name| StateScope::of(name).0 == StateScope::Session);
+    own.retain(|name| StateScope::split_key(name).0 == StateScope::Session);
     // Values with string keys can always be written.
     serde_json::to_string(&own).unwrap_or_else(|_| "{}".into())
 }

@@ -76,7 +76,7 @@ impl InvocationWriter {
     pub fn catch_up(&self, stored: Session, own: &Arc<Event>) {
         let mut session = self.invocation.write_session();
         let mut state = stored.state;
-        for (key, value) in session.state.iter().filter(|(key, _)| StateScope::of(key).0 == StateScope::Temp) {
+        for (key, value) in session.state.iter().filter(|(key, _)| StateScope::split_key(key).0 == StateScope::Temp) {
             state.set(key, value.clone());
         }
         session.state = state;

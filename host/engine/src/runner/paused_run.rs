@@ -45,7 +45,7 @@ impl PausedRun {
     pub(super) fn record(cx: &CallContext) -> Option<Arc<Event>> {
         let invocation = &cx.invocation;
         let state = invocation.state();
-        let temp = state.iter().filter(|(key, _)| StateScope::of(key).0 == StateScope::Temp);
+        let temp = state.iter().filter(|(key, _)| StateScope::split_key(key).0 == StateScope::Temp);
         let temp_state: JsonMap = temp.map(|(key, value)| (key.to_owned(), value.clone())).collect();
         let usage = invocation.usage.snapshot();
         let events = invocation.events().into_iter().filter(|event| event.invocation_id == invocation.id).collect();

@@ -352,7 +352,7 @@ impl ToolPipeline {
 
 /// Removes the state that is never stored.
 fn without_temp_state(mut actions: EventActions) -> EventActions {
-    actions.state_delta.retain(|key, _| StateScope::of(key).0 != StateScope::Temp);
+    actions.state_delta.retain(|key, _| StateScope::split_key(key).0 != StateScope::Temp);
     actions
 }
 

@@ -110,7 +110,7 @@ impl Principal {
     /// # Errors
     /// 403 if one belongs to all users of the app.
     pub(crate) fn check_state(&self, state: &JsonMap) -> Result<(), ApiError> {
-        let is_shared = |key: &&String| StateScope::of(key).0 == StateScope::App;
+        let is_shared = |key: &&String| StateScope::split_key(key).0 == StateScope::App;
         match state.keys().find(is_shared).filter(|_| self.scope().is_some()) {
             None => Ok(()),
             Some(key) => {

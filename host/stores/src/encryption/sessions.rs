@@ -68,7 +68,7 @@ impl EncryptedSessions {
 
     /// Seals the values of a state or a delta. Removals stay, and temporary keys are dropped.
     fn seal_state(&self, key: &SessionKey, state: &JsonMap) -> Result<JsonMap, StoreError> {
-        let stored = state.iter().filter(|(name, _)| StateScope::of(name).0 != StateScope::Temp);
+        let stored = state.iter().filter(|(name, _)| StateScope::split_key(name).0 != StateScope::Temp);
         let sealed = stored.map(|(name, value)| {
             if is_state_removal(value) {
                 return Ok((name.clone(), value.clone()));
@@ -201,7 +201,7 @@ fn first_revision(stored: &Session, window: EventWindow) -> u64 {
 
 /// Returns the associated data of a key of state. That of an app is shared by its users.
 fn state_place<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
-    match StateScope::of(name).0 {
+    match StateScope::split_key(name).0 {
         StateScope::App => ["state", &key.app, "", name],
         StateScope::User | StateScope::Session | StateScope::Temp => ["state", &key.app, &key.user, name],
     }

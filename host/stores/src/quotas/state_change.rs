@@ -15,7 +15,7 @@ impl StateChange {
     pub(super) fn upper_bound(delta: &JsonMap) -> Self {
         let mut change = Self::default();
         for (name, value) in delta {
-            if let Some(usage) = change.usage_mut(StateScope::of(name).0)
+            if let Some(usage) = change.usage_mut(StateScope::split_key(name).0)
                 && !is_state_removal(value)
             {
                 usage.keys += 1;
@@ -29,7 +29,7 @@ impl StateChange {
     pub(super) fn exact(delta: &JsonMap, state: &State) -> Self {
         let mut change = Self::default();
         for name in delta.keys() {
-            if let (Some(usage), Some(old)) = (change.usage_mut(StateScope::of(name).0), state.get(name)) {
+            if let (Some(usage), Some(old)) = (change.usage_mut(StateScope::split_key(name).0), state.get(name)) {
                 usage.keys += 1;
                 usage.bytes += state_entry_bytes(name, old);
             }

@@ -401,7 +401,7 @@ fn session(key: SessionKey, stored: &WireSession, events: &Vector<Arc<Event>>) -
     for event in events {
         state.apply(&event.actions.state_delta);
     }
-    state.retain(|key| StateScope::of(key).0 != StateScope::Temp);
+    state.retain(|key| StateScope::split_key(key).0 != StateScope::Temp);
     Session {
         key,
         state,

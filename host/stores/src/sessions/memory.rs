@@ -216,7 +216,7 @@ impl MemorySessions {
         let mut user_change = StateUsage::default();
         let Session { key, state, .. } = &mut stored.session;
         for (name, value) in delta {
-            match StateScope::of(name).0 {
+            match StateScope::split_key(name).0 {
                 StateScope::Session => set(state, &mut stored.usage.state, name, value),
                 StateScope::User => {
                     let owner = (key.app.clone(), key.user.clone());
@@ -293,7 +293,7 @@ impl MemorySessions {
         let user = self.users.read_unpoisoned().get(&owner).cloned().unwrap_or_default();
         let versions = (app.version, user.version);
         if stored.merged_versions != versions {
-            state.retain(|name| StateScope::of(name).0 == StateScope::Session);
+            state.retain(|name| StateScope::split_key(name).0 == StateScope::Session);
             state.merge(&app.state);
             state.merge(&user.state);
             stored.merged_versions = versions;
@@ -317,7 +317,7 @@ impl StoredSession {
         let mut state = self.initial_state.clone();
         for event in &events {
             for (name, value) in &event.actions.state_delta {
-                if StateScope::of(name).0 == StateScope::Session {
+                if StateScope::split_key(name).0 == StateScope::Session {
                     state.set(name, value.clone());
                 }
             }

@@ -65,7 +65,7 @@ impl Grants {
     }
 
     fn allows_state(&self, access: Access, key: &str) -> bool {
-        match (StateScope::of(key).0, access) {
+        match (StateScope::split_key(key).0, access) {
             (StateScope::Session | StateScope::Temp, _) => true,
             (StateScope::User | StateScope::App, Access::Read) => {
                 any(&self.state.read, key) || any(&self.state.write, key)
@@ -143,7 +143,7 @@ impl<'a> Permission<'a> {
                 find_in(&[("sessions.read", &sessions.read), ("sessions.write", &sessions.write)], app)
             }
             Self::Sessions(Access::Write, app) => find_in(&[("sessions.write", &sessions.write)], app),
-            Self::State(access, key) => match (StateScope::of(key).0, access) {
+            Self::State(access, key) => match (StateScope::split_key(key).0, access) {
                 (StateScope::Session | StateScope::Temp, _) => None,
                 (StateScope::User | StateScope::App, Access::Read) => {
                     find_in(&[("state.read", &state.read), ("state.write", &state.write)], key)

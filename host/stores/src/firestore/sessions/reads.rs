@@ -124,7 +124,7 @@ impl Store {
         let mut usage = Usage::default();
         let (shared, read_time) = self.shared_state(&key.app, &key.user).await?;
         for (name, value) in shared.iter() {
-            let total = match StateScope::of(name).0 {
+            let total = match StateScope::split_key(name).0 {
                 StateScope::App => &mut usage.app,
                 StateScope::User | StateScope::Session | StateScope::Temp => &mut usage.user.state,
             };

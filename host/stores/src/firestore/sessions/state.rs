@@ -23,7 +23,7 @@ pub(super) fn field_path(key: &str) -> String {
 
 /// Returns the entries of a delta without those that are never stored.
 pub(super) fn storable(delta: &JsonMap) -> JsonMap {
-    let is_stored = |key: &str| StateScope::of(key).0 != StateScope::Temp;
+    let is_stored = |key: &str| StateScope::split_key(key).0 != StateScope::Temp;
     delta.iter().filter(|(key, _)| is_stored(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -31,7 +31,7 @@ pub(super) fn storable(delta: &JsonMap) -> JsonMap {
 pub(super) fn own(delta: &JsonMap) -> impl Iterator<Item = (&str, &Json)> {
     delta
         .iter()
-        .filter(|(key, _)| StateScope::of(key).0 == StateScope::Session)
+        .filter(|(key, _)| StateScope::split_key(key).0 == StateScope::Session)
         .map(|(key, value)| (key.as_str(), value))
 }
 
@@ -88,7 +88,7 @@ pub(super) fn to_json(own: &State) -> String {
 /// Returns the writes of shared state of a new session, and its own state.
 pub(super) fn initial_writes(key: &SessionKey, state: &JsonMap) -> (Vec<Write>, State) {
     let mut own = State::from(state);
-    own.retain(|key| StateScope::of(key).0 == StateScope::Session);
+    own.retain(|key| StateScope::split_key(key).0 == StateScope::Session);
     (shared_writes(key, state), own)
 }
 
@@ -101,7 +101,7 @@ pub(super) fn shared_writes(key: &SessionKey, delta: &JsonMap) -> Vec<Write> {
     };
     let (mut app_write, mut user_write) = (None, None);
     for (name, value) in delta {
-        let (scope, bare) = StateScope::of(name);
+        let (scope, bare) = StateScope::split_key(name);
         let write = match scope {
             StateScope::App => app_write.get_or_insert_with(app),
             StateScope::User => user_write.get_or_insert_with(user),

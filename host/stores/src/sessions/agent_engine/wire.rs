@@ -82,7 +82,7 @@ pub(super) fn new_session(app: &str, user: &str, state: &State) -> Value {
 /// Returns the initial state of a session as it is stored.
 pub(super) fn stored_state(state: &JsonMap) -> State {
     let mut state = State::from(state);
-    state.retain(|key| StateScope::of(key).0 != StateScope::Temp);
+    state.retain(|key| StateScope::split_key(key).0 != StateScope::Temp);
     state
 }
 
@@ -108,7 +108,7 @@ pub(super) fn to_wire(event: &Event) -> Result<Value, serde_json::Error> {
             copy(own, field, &mut actions, theirs);
         }
     }
-    let delta = event.actions.state_delta.iter().filter(|(key, _)| StateScope::of(key).0 != StateScope::Temp);
+    let delta = event.actions.state_delta.iter().filter(|(key, _)| StateScope::split_key(key).0 != StateScope::Temp);
     let delta =
         delta.map(|(key, value)| (key.clone(), if is_state_removal(value) { Value::Null } else { value.clone() }));
     actions.insert("stateDelta".into(), Value::Object(delta.collect()));

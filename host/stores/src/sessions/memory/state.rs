@@ -39,7 +39,7 @@ pub(super) fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage)
 /// Returns the keys without a prefix.
 pub(super) fn own_keys(state: &State) -> State {
     let mut own = state.clone();
-    own.retain(|name| StateScope::of(name).0 == StateScope::Session);
+    own.retain(|name| StateScope::split_key(name).0 == StateScope::Session);
     own
 }
 

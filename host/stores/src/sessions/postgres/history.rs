@@ -126,7 +126,8 @@ async fn state_at(transaction: &Transaction<'_>, session: &SessionRow, revision:
     let mut state = session.initial_state.clone();
     for row in transaction.query(queries::FIRST_EVENTS, &[&session.number, &revision]).await? {
         let delta: JsonMap = state_delta_of(row.try_get::<_, &str>(0)?.as_bytes());
-        for (name, value) in delta.into_iter().filter(|(name, _)| StateScope::of(name).0 == StateScope::Session) {
+        for (name, value) in delta.into_iter().filter(|(name, _)| StateScope::split_key(name).0 == StateScope::Session)
+        {
             state.set(&name, value);
         }
     }

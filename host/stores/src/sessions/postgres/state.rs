@@ -27,7 +27,7 @@ impl StateChange {
         entries.sort_unstable_by_key(|(key, _)| *key);
         let mut change = Self::default();
         for (key, value) in entries {
-            let scope = match StateScope::of(key).0 {
+            let scope = match StateScope::split_key(key).0 {
                 StateScope::Session => "session",
                 StateScope::User => "user",
                 StateScope::App => "app",

@@ -120,7 +120,7 @@ fn states_at(connection: &Connection, session: &SessionRow, revision: i64) -> ru
     };
     let mut state = initial.clone();
     for (_, delta) in deltas.iter().take_while(|(event, _)| *event <= revision) {
-        for (name, value) in delta.iter().filter(|(name, _)| StateScope::of(name).0 == StateScope::Session) {
+        for (name, value) in delta.iter().filter(|(name, _)| StateScope::split_key(name).0 == StateScope::Session) {
             state.set(name, value.clone());
         }
     }

@@ -28,7 +28,7 @@ impl StateChange {
     /// Encodes a delta. `temp:` keys are left out.
     pub(super) fn of(delta: &JsonMap) -> Self {
         let change = |(key, value): (&String, &serde_json::Value)| {
-            let table = match StateScope::of(key).0 {
+            let table = match StateScope::split_key(key).0 {
                 StateScope::Session => Table::Session,
                 StateScope::User => Table::User,
                 StateScope::App => Table::App,
