@@ -61,9 +61,9 @@ impl RunState {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 
-    /// Returns true if the run emits nothing until it is started again.
-    pub fn is_at_rest(self) -> bool {
-        self.has_ended() || self == Self::Waiting
+    /// Returns true if the run is in progress, or begins without another request.
+    pub fn is_active(self) -> bool {
+        matches!(self, Self::Accepted | Self::Running)
     }
 }
 
@@ -126,7 +126,7 @@ pub struct StoredRun {
     pub attempts: u32,
     /// The session's revision before the run.
     pub first_revision: u64,
-    /// The request as JSON, from which any host can begin a background run. `None` once the run is at rest.
+    /// The request as JSON, from which any host can begin a background run. `None` unless the run is active.
     pub request: Option<String>,
     /// When the run was accepted.
     pub accepted: Timestamp,
@@ -184,7 +184,7 @@ impl StoredRun {
         };
         self.attempts = self.attempts.saturating_add(u32::from(state == Running));
         self.is_cancel_requested &= state != Done && state != Failed;
-        if state.is_at_rest() {
+        if !state.is_active() {
             self.request = None;
         }
         self.state = state;
@@ -316,7 +316,7 @@ mod tests {
                 prop_assert!(has_changed || run == before, "a refused transition changes nothing");
                 prop_assert!(before.state != RunState::Cancelled || run == before, "a cancelled run stays so");
                 prop_assert_eq!(run.failure.is_some(), run.state == RunState::Failed);
-                prop_assert!(run.request.is_none() || !run.state.is_at_rest());
+                prop_assert!(run.request.is_none() || run.state.is_active());
                 prop_assert_eq!(run.attempts > before.attempts, run.state == RunState::Running && transition == RunTransition::Start);
                 if before.state != run.state {
                     prop_assert!(run.updated > before.updated);

@@ -6,7 +6,7 @@
 //! | … `/user-event/{event}` | an event: its JSON, and the fields that queries use |
 //! | … `/runs/{run}`, … `/calls/{run}~{call}` | its runs, and the journals of their calls |
 //! | `app-state/{app}`, `user-state/{app}/users/{user}` | shared state |
-//! | `background-runs/{app}/pending/{user}~{session}~{run}` | background runs that are not at rest |
+//! | `background-runs/{app}/pending/{user}~{session}~{run}` | active background runs |
 //! | `{root}/{user}/memory/{app}/entries/{session}~{event}` | remembered messages with their keywords |
 //! | `{root}-memory/{app}~{user}~{session}` | the memory of a session |
 //!

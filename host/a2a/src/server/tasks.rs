@@ -129,7 +129,7 @@ impl StoredTask {
 
     /// Returns the runs that are in progress or will be, oldest first.
     pub(super) fn active_runs(&self) -> impl Iterator<Item = &StoredRun> {
-        self.runs.iter().filter(|run| !run.state.is_at_rest())
+        self.runs.iter().filter(|run| run.state.is_active())
     }
 
     /// Returns the runs whose state has changed since a time, oldest first. `None` means all runs.

@@ -136,7 +136,7 @@ impl Follower {
         if self.frames.is_some() || self.is_behind {
             return Ok(());
         }
-        if stored.state.is_at_rest() {
+        if !stored.state.is_active() {
             self.has_ended = true;
             self.pending.push_back(RunUpdate::End(Box::new(stored)));
         } else if self.pending.is_empty() {

@@ -71,7 +71,7 @@ impl Runner {
         let id = request.run_id.get_or_insert_with(hatchery_core::new_invocation_id).clone();
         let runs = self.0.runs()?;
         if let Some(known) = runs.get(&key, &id).await?
-            && (known.state.is_at_rest() || self.0.run_bus.has(&key, &id))
+            && (!known.state.is_active() || self.0.run_bus.has(&key, &id))
         {
             return Ok((known, None));
         }
@@ -112,7 +112,7 @@ impl Runner {
     ) -> Result<(), RunError> {
         let SessionKey { user, id: session, .. } = &run.session;
         let Some(run) = self.0.runs()?.get(&run.session, &run.id).await? else { return Ok(()) };
-        if run.state.is_at_rest() {
+        if !run.state.is_active() {
             return Ok(());
         }
         let stored = run.request.as_deref().and_then(|request| serde_json::from_str::<StoredRequest>(request).ok());

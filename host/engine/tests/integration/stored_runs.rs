@@ -336,7 +336,7 @@ async fn a_run_that_waits_for_an_answer_can_be_answered_or_cancelled() {
 /// Starts a background run on a host that stops in the middle of it.
 async fn interrupted_in_background(app: &mut Harness, tool: &HeldTool, id: &str) {
     let accepted = app.runner.run_in_background(app.app.clone(), with_id(id)).await.unwrap();
-    assert!(accepted.is_background && !accepted.state.is_at_rest());
+    assert!(accepted.is_background && accepted.state.is_active());
     tool.entered.notified().await;
     app.runner.stop_runs();
     restart(app).await;

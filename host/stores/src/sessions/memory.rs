@@ -47,7 +47,7 @@ pub struct MemorySessions {
     last_created: AtomicI64,
     /// Hashes the ids of events.
     id_hasher: RandomState,
-    /// The background runs that are not at rest, by their time of acceptance; also of sessions that were deleted since.
+    /// The active background runs, by their time of acceptance; also of sessions that were deleted since.
     background_runs: Mutex<BTreeSet<(Timestamp, SessionKey, String)>>,
     in_use: SessionsInUse,
 }

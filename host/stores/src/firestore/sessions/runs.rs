@@ -177,7 +177,7 @@ impl Store {
             let stored = StoredSession::new(session.clone()?, &snapshot.read_time);
             let run = parse_run(key, run.as_ref()?);
             let is_free = stored.status.is_visible() && stored.lease_remaining().is_none();
-            (is_free && !run.state.is_at_rest()).then_some(run)
+            (is_free && run.state.is_active()).then_some(run)
         });
         Ok(found.collect())
     }
@@ -204,7 +204,7 @@ fn run_write(name: String, run: &StoredRun, number: u64) -> Write {
     )
 }
 
-/// Returns the write by which a background run is found while it is not at rest.
+/// Returns the write by which a background run is found while it is active.
 pub(super) fn pending_write(run: &StoredRun) -> Option<Write> {
     let name = names::background_run(&run.session, &run.id);
     let entry = || {
@@ -216,7 +216,7 @@ pub(super) fn pending_write(run: &StoredRun) -> Option<Write> {
             (keys::CREATE_TIME, run.accepted.into()),
         ])
     };
-    let write = || if run.state.is_at_rest() { Write::delete(name) } else { Write::set(name, entry()) };
+    let write = || if run.state.is_active() { Write::set(name, entry()) } else { Write::delete(name) };
     run.is_background.then(write)
 }
 

@@ -93,10 +93,10 @@ impl MemorySessions {
         if run.is_background {
             let entry = (run.accepted, run.session.clone(), run.id.clone());
             let mut background_runs = self.background_runs.lock_unpoisoned();
-            if run.state.is_at_rest() {
-                background_runs.remove(&entry)
-            } else {
+            if run.state.is_active() {
                 background_runs.insert(entry)
+            } else {
+                background_runs.remove(&entry)
             };
         }
     }

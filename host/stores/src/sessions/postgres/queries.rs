@@ -111,7 +111,7 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT $5"
 );
 
-/// Selects the background runs that are not at rest and whose session is held by no turn, without their requests.
+/// Selects the active background runs whose session is held by no turn, without their requests.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
     run_columns!("NULL::TEXT"),

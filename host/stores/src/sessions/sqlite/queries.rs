@@ -186,7 +186,7 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT ?5"
 );
 
-/// Selects the background runs that are not at rest and whose session is held by no turn at a time, without their requests.
+/// Selects the active background runs whose session is held by no turn at a time, without their requests.
 /// The apps are a JSON array.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
