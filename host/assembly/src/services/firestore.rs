@@ -29,7 +29,7 @@ mod opening {
             self.0
                 .token()
                 .await
-                .map_err(|error| StoreError::backend("get an access token for Firestore", error.message))
+                .map_err(|error| StoreError::backend("cannot get an access token for Firestore", error.message))
         }
 
         fn forget(&self, token: &str) {

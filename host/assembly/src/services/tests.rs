@@ -32,7 +32,7 @@ async fn firestore_services_are_opened_by_uri_and_connect_when_they_are_used() {
     let folder = tempfile::tempdir().unwrap();
     let uri = format!("firestore://p?properties={}/none", folder.path().display());
     let error = opened(config("memory:", &uri)).await.unwrap_err().to_string();
-    assert!(error.starts_with(&format!("memory_service `{uri}`: read the properties ")), "{error}");
+    assert!(error.starts_with(&format!("memory_service `{uri}`: cannot read the properties file ")), "{error}");
 }
 
 #[cfg(feature = "agent-engine")]

@@ -30,7 +30,7 @@ pub enum InvalidKey {
     /// Two keys have one id.
     #[error("the id `{0}` is listed twice; give each key its own")]
     Duplicate(String),
-    /// The text is not a key.
+    /// The string is not a key.
     #[error("the key `{0}` is not 64 hexadecimal digits; generate one with `openssl rand -hex 32`")]
     Text(String),
 }
@@ -38,10 +38,10 @@ pub enum InvalidKey {
 /// Handling of stored data that is not encrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainData {
-    /// It is accepted. A writer of the storage can replace encrypted data by it.
+    /// Accept it. Whoever can write to the storage can then replace encrypted data with plain data.
     #[default]
     Accept,
-    /// It is an error.
+    /// Reject it.
     Refuse,
 }
 
@@ -102,7 +102,7 @@ impl EncryptionKeys {
             PlainData::Refuse => {
                 let reason = "it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was stored without \
                               encryption, or somebody has replaced it";
-                Err(StoreError::backend(format!("{what} cannot be decrypted"), reason))
+                Err(StoreError::backend(format!("cannot decrypt {what}"), reason))
             }
         }
     }
@@ -123,7 +123,7 @@ impl EncryptionKeys {
             let reason = format!(
                 "it is encrypted with the key `{id}`, which is not among `encryption.keys` in hatchery.yaml; add it there"
             );
-            StoreError::backend(format!("{what} cannot be decrypted"), reason)
+            StoreError::backend(format!("cannot decrypt {what}"), reason)
         })
     }
 
@@ -155,12 +155,12 @@ pub(super) fn does_not_fit(id: &str, what: &str) -> StoreError {
         "the key `{id}` does not open it: `encryption.keys` in hatchery.yaml has another key of this id, or the stored data \
          was changed"
     );
-    StoreError::backend(format!("{what} cannot be decrypted"), reason)
+    StoreError::backend(format!("cannot decrypt {what}"), reason)
 }
 
 /// Returns the error of a failed encryption.
 pub(super) fn cannot_seal(what: &str) -> StoreError {
-    StoreError::backend(format!("{what} cannot be encrypted"), "the cipher has failed")
+    StoreError::backend(format!("cannot encrypt {what}"), "the cipher has failed")
 }
 
 /// Returns the associated data of a record for the cipher: each part with its length.

@@ -74,7 +74,7 @@ fn parse(sealed: &str) -> Option<(&str, &str)> {
 
 /// Returns the error of a record with unexpected content.
 pub(super) fn unreadable(record: Record<'_>, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::backend(format!("{} was decrypted and cannot be read", record.what), error)
+    StoreError::backend(format!("cannot read {} after its decryption", record.what), error)
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
         assert_ne!(keys.seal(record(&["state", "ab", "c"]), b"content").unwrap(), sealed, "nonces are random");
         for place in [&["state", "a", "bc"][..], &["event", "ab", "c"], &[]] {
             let error = keys.open(record(place), &sealed).unwrap_err().to_string();
-            assert!(error.starts_with("the record cannot be decrypted: the key `k` does not open it"), "{error}");
+            assert!(error.starts_with("cannot decrypt the record: the key `k` does not open it"), "{error}");
         }
         assert_eq!(keys.open(record(&[]), "plain text").unwrap(), None);
     }
@@ -112,11 +112,11 @@ mod tests {
         let after = new.seal(record(&[]), b"after").unwrap();
         assert!(after.starts_with("hatchery:sealed:new:"), "{after}");
         let missing = old.open(record(&[]), &after).unwrap_err().to_string();
-        let expected = "the record cannot be decrypted: it is encrypted with the key `new`, which is not among \
+        let expected = "cannot decrypt the record: it is encrypted with the key `new`, which is not among \
                         `encryption.keys` in hatchery.yaml; add it there";
         assert_eq!(missing, expected);
         let wrong = keys(&[("new", "03")]).open(record(&[]), &after).unwrap_err().to_string();
-        let expected = "the record cannot be decrypted: the key `new` does not open it: `encryption.keys` in \
+        let expected = "cannot decrypt the record: the key `new` does not open it: `encryption.keys` in \
                         hatchery.yaml has another key of this id, or the stored data was changed";
         assert_eq!(wrong, expected);
     }

@@ -78,7 +78,7 @@ impl EncryptionKeys {
         mut bytes: ByteStream<'static>,
     ) -> Result<Opener, StoreError> {
         let not_sealed =
-            || StoreError::backend(format!("{} cannot be decrypted", record.what), "the stored data was changed");
+            || StoreError::backend(format!("cannot decrypt {}", record.what), "the stored data was changed");
         let mut buffer = BytesMut::new();
         fill(&mut bytes, &mut buffer, MAGIC.len() + 1).await?;
         let id_bytes = match buffer.strip_prefix(MAGIC) {

@@ -338,7 +338,7 @@ impl FirestoreClient {
             if !token.is_empty() {
                 url.query_pairs_mut().append_pair("pageToken", &token);
             }
-            let page: DocumentPage = self.repeat(&Request { url, body: None }, "list documents of Firestore").await?;
+            let page: DocumentPage = self.repeat(&Request { url, body: None }, "list documents in Firestore").await?;
             names.extend(page.documents.iter().map(|document| self.relative(&document.name).to_owned()));
             token = page.next_page_token;
             if token.is_empty() {
@@ -477,7 +477,7 @@ pub(super) fn set(object: &mut Json, key: &str, value: Json) {
 }
 
 fn unreadable(doing: &str, reason: impl fmt::Display) -> StoreError {
-    StoreError::backend(doing, format!("the answer cannot be read: {reason}"))
+    StoreError::backend(format!("cannot {doing}"), format!("its response is not valid: {reason}"))
 }
 
 /// Splits writes into those of one commit each.

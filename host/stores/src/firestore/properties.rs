@@ -22,8 +22,8 @@ pub struct FirestoreProperties {
     pub root_collection: String,
     /// The Cloud Storage bucket for artifacts (`gcs.adk.bucket.name`), which Firestore does not use itself.
     pub bucket: Option<String>,
-    /// Words by which nothing is found, in lower case (`keyword.extraction.stopwords`, separated by commas). Default:
-    /// 47 frequent English words.
+    /// Words that are not indexed, in lower case (`keyword.extraction.stopwords`, separated by commas). Default: 47
+    /// frequent English words.
     pub stop_words: BTreeSet<String>,
 }
 
@@ -63,12 +63,14 @@ impl FirestoreProperties {
         Ok(Self::default())
     }
 
-    /// Reads a properties file. What it does not contain has its default; other keys are ignored.
+    /// Reads a properties file. Missing keys have their defaults; unknown keys are ignored.
     ///
     /// # Errors
     /// [`StoreError::InvalidRequest`] if a value cannot be used, [`StoreError::Backend`] if the file cannot be read.
     pub async fn read(file: &Path) -> Result<Self, StoreError> {
-        let failed = |error: io::Error| StoreError::backend(format!("read the properties {}", file.display()), error);
+        let failed = |error: io::Error| {
+            StoreError::backend(format!("cannot read the properties file {}", file.display()), error)
+        };
         let text = tokio::fs::read_to_string(file).await.map_err(failed)?;
         let properties = Self::parse(&text);
         check_collection(&properties.root_collection).map_err(|reason| {

@@ -66,7 +66,7 @@ impl FirestoreSessionService {
         doing: &'static str,
         operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        tokio::spawn(operation).await.map_err(|error| StoreError::backend(doing, error))?
+        tokio::spawn(operation).await.map_err(|error| StoreError::backend(format!("cannot {doing}"), error))?
     }
 }
 

@@ -253,7 +253,7 @@ fn no_text_search(database: &Database, name: &str, failure: Failure) -> StoreErr
 
 fn read_entry(row: &Row) -> Result<MemoryEntry, Failure> {
     let content = serde_json::from_str(row.try_get(2)?)
-        .map_err(|error| StoreError::backend("a stored message cannot be read", error))?;
+        .map_err(|error| StoreError::backend("cannot read a stored message", error))?;
     let author: &str = row.try_get(0)?;
     Ok(MemoryEntry {
         content,

@@ -237,7 +237,7 @@ impl SessionService for PostgresSessions {
 
     async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
         reject_partial(event)?;
-        let failed = |error| StoreError::backend(format!("the event cannot be written ({key})"), error);
+        let failed = |error| StoreError::backend(format!("cannot write the event ({key})"), error);
         let json = str::from_utf8(event.json()).map_err(failed)?;
         let (fence, time, hash) = (fence.map(u64::cast_signed), event.timestamp.as_micros(), id_hash(&event.id));
         let (run, change) = (escape(&event.invocation_id), StateChange::of(&event.actions.state_delta));

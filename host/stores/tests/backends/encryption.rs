@@ -145,13 +145,14 @@ async fn a_missing_or_wrong_key_is_named_and_nothing_is_returned() {
         let services = keys(&[given]).encrypt(plain(folder.path()).await);
         let refused = services.sessions.get(&key, EventWindow::Recent(1)).await.unwrap_err();
         assert_eq!(refused.code(), "STORE_FAILED");
-        assert!(refused.to_string().ends_with(&format!("cannot be decrypted: {reason}")), "{refused}");
+        let refused = refused.to_string();
+        assert!(refused.starts_with("cannot decrypt ") && refused.ends_with(&format!(": {reason}")), "{refused}");
         let refused = services.artifacts.load(&key, "note", None).await.unwrap_err().to_string();
-        assert_eq!(refused, format!("the artifact `note` ({key}) cannot be decrypted: {reason}"));
+        assert_eq!(refused, format!("cannot decrypt the artifact `note` ({key}): {reason}"));
         let refused = services.memory.search("app", "ann", SECRET).await.unwrap_err().to_string();
-        assert_eq!(refused, format!("a message ({key}) cannot be decrypted: {reason}"));
+        assert_eq!(refused, format!("cannot decrypt a message ({key}): {reason}"));
         let refused = services.sessions.append(&key, &event).await.unwrap_err().to_string();
-        assert_eq!(refused, format!("event `{}` ({key}) cannot be decrypted: {reason}", event.id));
+        assert_eq!(refused, format!("cannot decrypt event `{}` ({key}): {reason}", event.id));
     }
 }
 
@@ -300,7 +301,7 @@ async fn a_damaged_value_of_one_session_does_not_hide_the_others() {
     assert_eq!(states, [json!({"a": 1}), json!({"b": 3})]);
     assert_eq!(sessions.list_page("app", "ann", None, 9).await.unwrap().sessions.len(), 2);
     let refused = sessions.get(&stored.key, EventWindow::All).await.unwrap_err().to_string();
-    assert!(refused.starts_with("the state `a` ("), "{refused}");
+    assert!(refused.starts_with("cannot decrypt the state `a` ("), "{refused}");
 }
 
 #[tokio::test]
@@ -308,7 +309,7 @@ async fn data_that_is_not_encrypted_can_be_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (key, event) = store(&plain(folder.path()).await).await;
     let strict = keys(&[("k", "01")]).with_plain_data(PlainData::Refuse).encrypt(plain(folder.path()).await);
-    let reason = "cannot be decrypted: it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was \
+    let reason = ": it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was \
                   stored without encryption, or somebody has replaced it";
     let refused = [
         strict.sessions.get(&key, EventWindow::All).await.unwrap_err(),
@@ -321,7 +322,8 @@ async fn data_that_is_not_encrypted_can_be_refused() {
     ];
     for error in refused {
         assert_eq!(error.code(), "STORE_FAILED");
-        assert!(error.to_string().ends_with(reason), "{error}");
+        let error = error.to_string();
+        assert!(error.starts_with("cannot decrypt ") && error.ends_with(reason), "{error}");
     }
 
     // What is encrypted is read, and a plain event among it is not used.

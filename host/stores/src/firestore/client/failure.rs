@@ -47,11 +47,12 @@ impl Failure {
         }
     }
 
+    /// Converts the failure. `doing` is a verb with its object, such as "read from Firestore".
     pub(super) fn into_error(self, doing: &str) -> StoreError {
         match self {
             Self::Api(error) => store_error(doing, error),
             Self::Network(error) => {
-                tracing::warn!(%error, "Firestore has not answered: {doing}");
+                tracing::warn!(%error, "cannot {doing}: it has not answered");
                 unavailable()
             }
             Self::Store(error) => error,
@@ -78,7 +79,8 @@ fn is_temporary(error: &ApiError) -> bool {
     matches!(error.status.as_str(), "ABORTED" | "DEADLINE_EXCEEDED" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "UNAVAILABLE")
 }
 
-/// Returns the error of a request for callers, with the next step.
+/// Returns the error of a request for callers, with the next step. `doing` is a verb with its object, such as "read from
+/// Firestore".
 pub(super) fn store_error(doing: &str, error: ApiError) -> StoreError {
     let is_too_large =
         ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
@@ -86,12 +88,12 @@ pub(super) fn store_error(doing: &str, error: ApiError) -> StoreError {
         "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => too_large(&error),
         _ if is_temporary(&error) => unavailable(),
         "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
-            StoreError::backend(format!("{doing}: give the account the role roles/datastore.user"), error)
+            StoreError::backend(format!("cannot {doing}: give the account the role roles/datastore.user"), error)
         }
         "NOT_FOUND" => {
-            StoreError::backend(format!("{doing}: create it with `gcloud firestore databases create`"), error)
+            StoreError::backend(format!("cannot {doing}: create it with `gcloud firestore databases create`"), error)
         }
-        _ => StoreError::backend(doing, error),
+        _ => StoreError::backend(format!("cannot {doing}"), error),
     }
 }
 

@@ -106,7 +106,7 @@ async fn find(transaction: &Transaction<'_>, key: &SessionKey, revision: u64) ->
         return Err(StoreError::SessionNotFound(key.clone()).into());
     };
     let initial_state = serde_json::from_str(row.try_get(4)?)
-        .map_err(|error| StoreError::backend(format!("the initial state of the session is not JSON ({key})"), error))?;
+        .map_err(|error| StoreError::backend(format!("cannot read the initial state of the session ({key})"), error))?;
     let found = SessionRow {
         number: row.try_get(0)?,
         revision: row.try_get(1)?,

@@ -90,7 +90,7 @@ pub(super) async fn list(
     limit: Option<usize>,
 ) -> Result<SessionPage, StoreError> {
     let (updated, id) = after.map_or((i64::MAX, ""), |after| (after.updated.as_micros(), &*after.id));
-    // One more, to know whether there is another page.
+    // Fetch one extra row to learn whether there is a next page.
     let rows = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
     let doing = OnUser { operation: "list the sessions", app, user };
     let rows = database.query(&doing, Repeat::Safe, queries::LIST, &[&app, &user, &updated, &id, &rows]).await?;

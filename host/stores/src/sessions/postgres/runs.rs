@@ -77,7 +77,7 @@ impl RunService for PostgresSessions {
 
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
         let from = from.map_or(i64::MAX, |from| i64::try_from(from).unwrap_or(i64::MAX));
-        // One more tells whether there is another page.
+        // Fetch one extra row to learn whether there is a next page.
         let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
         let values: [&(dyn ToSql + Sync); 5] = [&&*session.app, &&*session.user, &&*session.id, &from, &rows];
         let doing = "list the runs of the session";
@@ -189,7 +189,7 @@ fn failure_json(failure: &Option<RunFailure>) -> Option<String> {
 /// Converts a row with the columns of [`queries::FIND_RUN`].
 fn read_run(row: &Row, session: SessionKey) -> Result<RunRow, Failure> {
     let state: &str = row.try_get(3)?;
-    let unreadable = |reason: String| StoreError::backend("a stored run cannot be read", reason);
+    let unreadable = |reason: String| StoreError::backend("cannot read a stored run", reason);
     let failure: Option<&str> = row.try_get(4)?;
     let run = StoredRun {
         id: unescape(row.try_get(2)?).into_owned(),

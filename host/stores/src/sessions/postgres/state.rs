@@ -56,7 +56,7 @@ impl StateChange {
 pub(super) fn set_from_row(state: &mut State, row: &Row, first: usize) -> Result<(), Failure> {
     let (key, value): (&str, &str) = (row.try_get(first)?, row.try_get(first + 1)?);
     let value = serde_json::from_str(value)
-        .map_err(|error| StoreError::backend(format!("the stored value of state key `{key}` is not JSON"), error))?;
+        .map_err(|error| StoreError::backend(format!("cannot read the stored value of state key `{key}`"), error))?;
     state.set(&unescape(key), value);
     Ok(())
 }
