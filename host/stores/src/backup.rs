@@ -8,6 +8,7 @@ use hatchery_core::StoreError;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::permissions;
+use crate::tasks::run_blocking;
 use crate::uri;
 
 /// The state of a service in a backup.
@@ -40,11 +41,11 @@ pub async fn back_up_database(uri: &str, target: &Path) -> Result<Backup, StoreE
         permissions::create_file(&target)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let database = Connection::open_with_flags(&file, flags).map_err(io::Error::other)?;
-        // It writes into an empty file, but into no other.
+        // `VACUUM INTO` accepts an existing file only if it is empty.
         database.execute("VACUUM INTO ?1", [name]).map_err(io::Error::other)?;
         File::open(&target)?.sync_all()
     };
-    blocking(context, copy).await.map(|()| Backup::Copied)
+    run_blocking(|| context, copy).await.map(|()| Backup::Copied)
 }
 
 /// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted meanwhile
@@ -59,11 +60,11 @@ pub async fn back_up_artifacts(uri: &str, target: &Path) -> Result<Backup, Store
     }
     let target = target.to_owned();
     let context = format!("cannot copy {} to {}", folder.display(), target.display());
-    blocking(context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
+    run_blocking(|| context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
 }
 
-/// Copies a folder with everything below it. Files that are gone when their turn comes are left out, and symbolic
-/// links, with a warning.
+/// Copies a folder recursively. Files deleted meanwhile are skipped; symbolic links and special files are skipped with a
+/// warning.
 ///
 /// # Errors
 /// If a file cannot be read or written.
@@ -85,14 +86,14 @@ pub fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
         } else if kind.is_file() {
             copy_file(&source, &target)?;
         } else {
-            tracing::warn!(path = %source.display(), "it is neither a file nor a folder, and is not copied");
+            tracing::warn!(path = %source.display(), "not a file or folder; skipped");
         }
     }
     Ok(())
 }
 
-/// Copies a file with its time of change for its owner only, unless it is gone. That of an artifact's version tells
-/// when it was saved.
+/// Copies a file with its modification time (an artifact's creation time), readable by its owner only. Does nothing if
+/// the file no longer exists.
 fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = match File::open(from) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -102,12 +103,4 @@ fn copy_file(from: &Path, to: &Path) -> io::Result<()> {
     io::copy(&mut source, &mut target)?;
     target.set_modified(source.metadata()?.modified()?)?;
     target.sync_all()
-}
-
-async fn blocking(context: String, work: impl FnOnce() -> io::Result<()> + Send + 'static) -> Result<(), StoreError> {
-    let result = tokio::task::spawn_blocking(work).await.map_err(io::Error::other).and_then(|result| result);
-    result.map_err(|error| match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
-        _ => StoreError::backend(context, error),
-    })
 }

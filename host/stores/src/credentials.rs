@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use crate::permissions;
+use crate::tasks::run_blocking;
 
 /// A [`CredentialService`] that forgets everything when its process ends.
 #[derive(Default)]
@@ -113,7 +114,7 @@ impl CredentialService for DirectoryCredentials {
 
     async fn save(&self, id: &CredentialId, credential: &Value) -> Result<(), StoreError> {
         let file = self.file(id);
-        let failed = || backend("encrypt", &file, io::Error::other("the cipher has failed"));
+        let failed = || StoreError::backend(context("encrypt", &file), "the cipher has failed");
         let bytes = self.encrypt(id, credential).map_err(|_| failed())?;
         let root = self.root.clone();
         blocking("write", file.clone(), move || replace(&root, &file, &bytes)).await
@@ -149,13 +150,9 @@ async fn blocking<T: Send + 'static>(
     file: PathBuf,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, StoreError> {
-    let result = tokio::task::spawn_blocking(work).await;
-    result.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(|error| backend(operation, &file, error))
+    run_blocking(|| context(operation, &file), work).await
 }
 
-fn backend(operation: &str, file: &Path, source: io::Error) -> StoreError {
-    StoreError::Backend {
-        context: format!("cannot {operation} the credential {}", file.display()),
-        source: Box::new(source),
-    }
+fn context(operation: &str, file: &Path) -> String {
+    format!("cannot {operation} the credential {}", file.display())
 }

@@ -31,6 +31,7 @@ use super::layout;
 use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
 use super::stored_part::{NewPart, StoredPart};
 use crate::permissions;
+use crate::tasks::{file_error, run_blocking};
 
 const UNFINISHED: &str = ".unfinished";
 
@@ -221,16 +222,15 @@ where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    let result = tokio::task::spawn_blocking(operation).await.map_err(io::Error::other).and_then(|result| result);
-    result.map_err(|error| failure(doing, &path, error))
+    run_blocking(|| context(doing, &path), operation).await
 }
 
 fn failure(doing: &str, path: &Path, error: io::Error) -> StoreError {
-    let context = format!("cannot {doing} artifacts in {}", path.display());
-    match error.kind() {
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::Full { context, source: error.into() },
-        _ => StoreError::backend(context, error),
-    }
+    file_error(context(doing, path), error)
+}
+
+fn context(doing: &str, path: &Path) -> String {
+    format!("cannot {doing} artifacts in {}", path.display())
 }
 
 /// Writes a new file and syncs it to disk before it is published.
