@@ -15,7 +15,7 @@ pub(super) enum Value {
     Null(()),
     #[serde(rename = "booleanValue")]
     Boolean(bool),
-    /// A 64-bit integer as text.
+    /// A 64-bit integer as a string.
     #[serde(rename = "integerValue")]
     Integer(String),
     #[serde(rename = "doubleValue")]
@@ -59,10 +59,10 @@ pub(super) struct Document {
     pub(super) update_time: String,
 }
 
-/// A condition of a write, without which the whole commit fails.
+/// A condition of a write. If it does not hold, the whole commit fails.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) enum Condition {
+pub(super) enum Precondition {
     /// The document exists, or does not.
     Exists(bool),
     /// The document has not changed since.
@@ -78,7 +78,7 @@ pub(super) struct Write {
     #[serde(skip_serializing_if = "Option::is_none")]
     update_mask: Option<Mask>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    current_document: Option<Condition>,
+    current_document: Option<Precondition>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -111,7 +111,7 @@ impl Write {
     }
 
     /// Changes only one key of a map: sets it, or removes it if `value` is `None`. The other fields of the write stay.
-    pub(super) fn map_key(&mut self, map: &str, key: &str, value: Option<Value>) {
+    pub(super) fn set_map_key(&mut self, map: &str, key: &str, value: Option<Value>) {
         if let Some(mask) = &mut self.update_mask {
             mask.field_paths.push(format!("{}.{}", quote(map), quote(key)));
         }
@@ -124,7 +124,7 @@ impl Write {
     }
 
     /// Sets one more field.
-    pub(super) fn field(&mut self, name: &str, value: Value) {
+    pub(super) fn set_field(&mut self, name: &str, value: Value) {
         if let Some(mask) = &mut self.update_mask
             && !mask.field_paths.contains(&quote(name))
         {
@@ -160,7 +160,8 @@ impl Write {
         }
     }
 
-    pub(super) fn on(mut self, condition: Condition) -> Self {
+    /// Returns the write with this condition.
+    pub(super) fn with_condition(mut self, condition: Precondition) -> Self {
         self.current_document = Some(condition);
         self
     }
@@ -198,8 +199,8 @@ pub(super) fn quote(field: &str) -> String {
     if is_simple { field.to_owned() } else { format!("`{}`", field.replace('\\', "\\\\").replace('`', "\\`")) }
 }
 
-impl Condition {
-    /// The document is as it was read.
+impl Precondition {
+    /// Returns the condition that the document is unchanged since it was read; `None`: that it does not exist.
     pub(super) fn unchanged(read: Option<&Document>) -> Self {
         read.map_or(Self::Exists(false), |read| Self::UpdateTime(read.update_time.clone()))
     }
@@ -311,9 +312,9 @@ mod tests {
     #[test]
     fn a_write_has_the_json_of_the_api() {
         let mut write = Write::merge("c/d".into(), fields([("n", 5_i64.into()), ("none", None::<i64>.into())]));
-        write.map_key("state", "a`b\\c", Some("1".into()));
-        write.map_key("state", "gone", None);
-        let write = write.on(Condition::UpdateTime("t".into()));
+        write.set_map_key("state", "a`b\\c", Some("1".into()));
+        write.set_map_key("state", "gone", None);
+        let write = write.with_condition(Precondition::UpdateTime("t".into()));
         assert_eq!(
             serde_json::to_value(&write).unwrap(),
             json!({
@@ -326,7 +327,7 @@ mod tests {
                 "currentDocument": {"updateTime": "t"},
             })
         );
-        let delete = Write::delete("c/d".into()).on(Condition::Exists(true));
+        let delete = Write::delete("c/d".into()).with_condition(Precondition::Exists(true));
         assert_eq!(
             serde_json::to_value(&delete).unwrap(),
             json!({"delete": "c/d", "currentDocument": {"exists": true}})

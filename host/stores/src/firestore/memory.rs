@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 use uuid::Uuid;
 
 use super::client::{Backoff, Commit, FirestoreClient, set, split};
-use super::document::{Condition, Document, Value, Values, Write, fields};
+use super::document::{Document, Precondition, Value, Values, Write, fields};
 use super::names::Names;
 use super::properties::FirestoreProperties;
 use super::query::filter;
@@ -49,7 +49,7 @@ pub struct FirestoreMemoryService {
 struct Summary {
     name: String,
     totals: Totals,
-    condition: Condition,
+    condition: Precondition,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -102,7 +102,7 @@ impl FirestoreMemoryService {
             entries: found.unsigned(COUNT),
             newest: found.time(NEWEST),
         });
-        Ok(Summary { name, totals, condition: Condition::unchanged(found.as_ref()) })
+        Ok(Summary { name, totals, condition: Precondition::unchanged(found.as_ref()) })
     }
 
     /// Returns the fields `select` of a session's entries, or all fields if it is empty.
@@ -133,25 +133,25 @@ impl FirestoreMemoryService {
                 (NEWEST, after.newest.into()),
                 (VERSION, Uuid::new_v4().to_string().into()),
             ]);
-            Write::set(before.name.clone(), fields).on(condition)
+            Write::set(before.name.clone(), fields).with_condition(condition)
         };
         let (mut condition, mut commits) = (before.condition, split(writes));
         if commits.len() <= 1 && after.entries == 0 {
             let mut last = commits.pop().unwrap_or_default();
-            if !matches!(condition, Condition::Exists(false)) {
-                last.insert(0, Write::delete(before.name.clone()).on(condition));
+            if !matches!(condition, Precondition::Exists(false)) {
+                last.insert(0, Write::delete(before.name.clone()).with_condition(condition));
             }
             return self.is_committed(&last).await;
         }
         for mut writes in commits {
             writes.insert(0, set(condition));
             match self.client.commit(&writes).await? {
-                Commit::Made(time) => condition = Condition::UpdateTime(time),
+                Commit::Made(time) => condition = Precondition::UpdateTime(time),
                 Commit::Conflict => return Ok(false),
             }
         }
         if after.entries == 0 {
-            return self.is_committed(&[Write::delete(before.name.clone()).on(condition)]).await;
+            return self.is_committed(&[Write::delete(before.name.clone()).with_condition(condition)]).await;
         }
         Ok(true)
     }

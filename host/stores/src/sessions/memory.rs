@@ -11,6 +11,7 @@ mod journal;
 mod list;
 mod runs;
 mod state;
+mod stored_session;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -20,20 +21,20 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
     SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError,
-    Timestamp, Turn, TurnOpening, TurnStart, Usage,
+    Timestamp, TurnOpening, TurnStart, Usage,
 };
 use imbl::Vector;
 
-use super::{new_session_id, record_bytes, reject_partial, select_window, too_few_events};
+use super::{new_session_id, record_bytes, reject_partial, select_window};
 use idle::SessionsInUse;
 use list::UserList;
 use runs::SessionRuns;
-use state::{SharedState, add_change, own_keys, set, to_delta};
+use state::{SharedState, add_change, session_keys, set, to_delta};
+use stored_session::StoredSession;
 
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
@@ -60,34 +61,6 @@ struct UserSessions {
     /// By their ids.
     sessions: RwLock<HashMap<Arc<str>, Arc<Mutex<StoredSession>>>>,
     list: Arc<Mutex<UserList>>,
-}
-
-struct StoredSession {
-    /// Without its events if they are packed.
-    session: Session,
-    /// The JSON of the events, if the session is idle.
-    packed: Option<Box<[Bytes]>>,
-    last_used: Instant,
-    /// Whether it is one of the sessions in use.
-    is_queued: bool,
-    /// The session's own state when it was created.
-    initial_state: State,
-    /// The versions of the app's and the user's state that the session's state contains.
-    merged_versions: (u64, u64),
-    usage: SessionUsage,
-    /// The list of the user's sessions, with their usage.
-    user_list: Arc<Mutex<UserList>>,
-    /// The number of the newest turn.
-    fence: u64,
-    /// The end of its lease.
-    leased_until: Option<Instant>,
-    /// The revision of each event by the hash of its id, unless the events are packed.
-    revisions: HashMap<u64, u64>,
-    /// The recorded calls of each run; `None` for a run that has finished.
-    journals: BTreeMap<String, Option<BTreeMap<String, Option<String>>>>,
-    runs: SessionRuns,
-    /// Set when the session is removed from the map, for tasks that found it there before.
-    is_deleted: bool,
 }
 
 impl MemorySessions {
@@ -185,7 +158,7 @@ impl MemorySessions {
         stored.unpack(&self.id_hasher);
         let (own, events) = stored.state_at(revision)?;
         let removed = stored.session.events.skip(events.len());
-        let mut delta: JsonMap = own_keys(&stored.session.state)
+        let mut delta: JsonMap = session_keys(&stored.session.state)
             .iter()
             .map(|(name, _)| (name.to_owned(), serde_json::Value::Null))
             .collect();
@@ -307,69 +280,11 @@ impl MemorySessions {
     }
 }
 
-impl StoredSession {
-    /// Returns the first `revision` events, and the session's own state after them.
-    fn state_at(&self, revision: u64) -> Result<(State, Vector<Arc<Event>>), StoreError> {
-        if revision > self.session.revision {
-            return Err(too_few_events(&self.session.key, revision, self.session.revision));
-        }
-        let events = self.session.events.take(usize::try_from(revision).unwrap_or(usize::MAX));
-        let mut state = self.initial_state.clone();
-        for event in &events {
-            for (name, value) in &event.actions.state_delta {
-                if StateScope::split_key(name).0 == StateScope::Session {
-                    state.set(name, value.clone());
-                }
-            }
-        }
-        Ok((state, events))
-    }
-
-    /// Adds bytes to the totals. A negative number wraps around.
-    fn add_event_bytes(&mut self, bytes: u64) {
-        self.usage.event_bytes = self.usage.event_bytes.wrapping_add(bytes);
-        let usage = &mut self.user_list.lock_unpoisoned().usage;
-        usage.event_bytes = usage.event_bytes.wrapping_add(bytes);
-    }
-
-    fn set_update_time(&mut self, updated: Timestamp) {
-        let Session { key, last_update_time, .. } = &mut self.session;
-        let before = std::mem::replace(last_update_time, updated);
-        if before != updated {
-            self.user_list.lock_unpoisoned().move_session(&key.id, before, updated);
-        }
-    }
-
-    fn set_events(&mut self, events: Vector<Arc<Event>>) {
-        self.set_update_time(events.last().map_or(self.session.created, |event| event.timestamp));
-        self.session.revision = events.len() as u64;
-        self.session.events = events;
-    }
-
-    fn begin_turn(&mut self, previous: Option<u64>, lease: Duration) -> TurnStart {
-        let now = Instant::now();
-        let remaining = self.leased_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-        if !remaining.is_zero() && previous != Some(self.fence) {
-            return TurnStart::Held { remaining };
-        }
-        self.fence += 1;
-        self.leased_until = Some(now + lease.min(MAX_TURN_LEASE));
-        TurnStart::Begun(Turn { fence: self.fence, revision: self.session.revision })
-    }
-
-    fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
-        match fence {
-            Some(fence) if fence != self.fence => Err(StoreError::Fenced(self.session.key.clone())),
-            Some(_) | None => Ok(()),
-        }
-    }
-}
-
 #[async_trait]
 impl SessionService for MemorySessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         self.insert(SessionKey::new(app, user, new_session_id(id)), |new| {
-            new.initial_state = own_keys(&State::from(&state));
+            new.initial_state = session_keys(&State::from(&state));
             self.apply(new, &state);
         })
     }

@@ -8,10 +8,10 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::change::{Plan, retries};
-use super::state::OwnChange;
+use super::state::SessionStateChange;
 use super::stored::{StoredSession, check_fence};
 use super::{Store, state};
-use crate::firestore::document::{Condition, Document, Write, fields};
+use crate::firestore::document::{Document, Precondition, Write, fields};
 use crate::firestore::query::{and, filter, order};
 use crate::firestore::{keys, names};
 
@@ -63,7 +63,7 @@ impl Store {
             return Ok(revision);
         }
         let delta = &event.actions.state_delta;
-        let paths: Vec<String> = state::own(delta).map(|(name, _)| state::field_path(name)).collect();
+        let paths: Vec<String> = state::session_values(delta).map(|(name, _)| state::field_path(name)).collect();
         let mut read = vec![keys::JSON, keys::PARTS, DIGEST];
         read.extend(paths.iter().map(String::as_str));
         let name = self.names.event(key, &event.id);
@@ -90,7 +90,7 @@ impl Store {
         fence: Option<u64>,
     ) -> Result<Option<u64>, StoreError> {
         let Some(stored) = self.known.take(key) else { return Ok(None) };
-        let changes_own = state::own(&event.actions.state_delta).next().is_some();
+        let changes_own = state::session_values(&event.actions.state_delta).next().is_some();
         if changes_own || check_fence(key, &stored, fence).is_err() {
             return Ok(None);
         }
@@ -120,7 +120,7 @@ impl Store {
             (INVOCATION_ID, event.invocation_id.as_str().into()),
             (keys::REVISION, revision.into()),
         ]);
-        let new = Write::set(self.names.event(key, &event.id), fields).on(Condition::Exists(false));
+        let new = Write::set(self.names.event(key, &event.id), fields).with_condition(Precondition::Exists(false));
         json_writes(new, &String::from_utf8_lossy(event.json()))
     }
 
@@ -229,7 +229,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
         (keys::REVISION, revision.into()),
         (keys::EVENT_BYTES, bytes.into()),
     ]);
-    let change = OwnChange::of(&stored.document, &event.actions.state_delta);
+    let change = SessionStateChange::of(&stored.document, &event.actions.state_delta);
     if !change.fields.is_empty() {
         update.extend(fields([
             (keys::STATE_KEYS, change.usage.keys.into()),
@@ -238,7 +238,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     }
     let mut write = stored.update(update);
     for (field, value) in change.fields {
-        write.map_key(keys::STATE, &field, value);
+        write.set_map_key(keys::STATE, &field, value);
     }
     write
 }
@@ -246,7 +246,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
 /// Adds the JSON to the write of a document. Long JSON is stored in parts, which are documents of their own.
 fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
     if json.len() <= MAX_PART_BYTES {
-        document.field(keys::JSON, json.into());
+        document.set_field(keys::JSON, json.into());
         return vec![document];
     }
     let (mut rest, mut parts) = (json, Vec::new());
@@ -255,8 +255,8 @@ fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
         parts.push(Write::set(names::part(document.name(), parts.len()), fields([(keys::JSON, part.into())])));
         rest = after;
     }
-    document.field(keys::PARTS, (parts.len() as u64).into());
-    document.field(DIGEST, digest(json.as_bytes()).into());
+    document.set_field(keys::PARTS, (parts.len() as u64).into());
+    document.set_field(DIGEST, digest(json.as_bytes()).into());
     parts.insert(0, document);
     parts
 }

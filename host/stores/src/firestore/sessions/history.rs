@@ -9,7 +9,7 @@ use super::Store;
 use super::change::{is_made, retries, wait};
 use super::events::{Revisions, StoredEvent};
 use super::runs::{parse_run, pending_write};
-use super::state::{self, own};
+use super::state::{self, session_values};
 use super::stored::{Status, StoredSession, field_paths, session};
 use crate::firestore::client::split;
 use crate::firestore::document::{Document, Value, Write, fields};
@@ -102,10 +102,10 @@ impl Store {
             let events: Vec<_> = read.events.iter().filter(|stored| stored.revision <= revision).collect();
             let updated = events.last().map_or(created, |stored| stored.event.timestamp);
             let mut new = self.new_session(&fork, created, &own, &initial);
-            new.field(keys::UPDATE_TIME, updated.into());
-            new.field(keys::LISTING, names::listing(&fork.app, updated, &fork.id).into());
-            new.field(keys::REVISION, revision.into());
-            new.field(keys::EVENT_BYTES, events.iter().map(|stored| stored.json.len() as u64).sum::<u64>().into());
+            new.set_field(keys::UPDATE_TIME, updated.into());
+            new.set_field(keys::LISTING, names::listing(&fork.app, updated, &fork.id).into());
+            new.set_field(keys::REVISION, revision.into());
+            new.set_field(keys::EVENT_BYTES, events.iter().map(|stored| stored.json.len() as u64).sum::<u64>().into());
             let copies = events.iter().flat_map(|stored| self.copy_writes(&fork, stored)).collect();
             match self.find_any(&fork, &[], &[]).await? {
                 Some((existing, _)) if existing.status.is_visible() => return Err(StoreError::SessionExists(fork)),
@@ -141,7 +141,7 @@ impl Store {
             let created = Timestamp::now().max(Timestamp::from_micros(stored.created.as_micros() + 1));
             let newest = read.events.iter().rfind(|stored| stored.revision <= revision);
             let updated = newest.map_or(created, |stored| stored.event.timestamp);
-            let (state, usage) = state::own_fields(&own);
+            let (state, usage) = state::session_fields(&own);
             let update = stored.update(fields([
                 (keys::STATUS, Status::Active.name().into()),
                 (keys::CREATE_TIME, created.into()),
@@ -196,7 +196,7 @@ impl Store {
             writes.insert(0, session);
             return Ok(is_made(self.client.commit(&writes).await?));
         }
-        session.field(keys::STATUS, status.name().into());
+        session.set_field(keys::STATUS, status.name().into());
         // A copy has no place in lists before it is complete.
         let listing = if status == Status::Copying { session.take_field(keys::LISTING) } else { None };
         if !is_made(self.client.commit(&[session]).await?) {
@@ -229,7 +229,7 @@ impl Store {
         }
         let mut active = stored.update(fields([(keys::STATUS, Status::Active.name().into())]));
         if let Some(listing) = listing {
-            active.field(keys::LISTING, listing);
+            active.set_field(keys::LISTING, listing);
         }
         Ok(is_made(self.client.commit(&[active]).await?))
     }
@@ -320,7 +320,7 @@ impl Restoration {
         let initial = State::from(&serde_json::from_str::<JsonMap>(initial).unwrap_or_default());
         let mut state = initial.clone();
         for stored in self.events.iter().take_while(|stored| stored.revision <= revision) {
-            for (name, value) in own(&stored.event.actions.state_delta) {
+            for (name, value) in session_values(&stored.event.actions.state_delta) {
                 state.set(name, value.clone());
             }
         }

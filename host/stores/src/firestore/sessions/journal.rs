@@ -7,7 +7,7 @@ use serde_json::json;
 use super::change::Plan;
 use super::stored::{StoredSession, check_fence};
 use super::{FirestoreSessionService, Store};
-use crate::firestore::document::{Condition, Document, Fields, Write, fields};
+use crate::firestore::document::{Document, Fields, Precondition, Write, fields};
 use crate::firestore::keys;
 use crate::firestore::query::filter;
 use crate::sessions::record_bytes;
@@ -28,7 +28,7 @@ impl CallJournal for FirestoreSessionService {
             let known = others.first().and_then(Option::as_ref);
             let before = known.map_or(0, document_bytes);
             let set = Write::set(name.clone(), record_fields(run, &record.call, record.outcome.clone()))
-                .on(Condition::unchanged(known));
+                .with_condition(Precondition::unchanged(known));
             Ok(Plan::new(vec![stored.add_bytes(bytes.wrapping_sub(before)), set], ()))
         };
         self.0.change(session, std::slice::from_ref(&name), &[keys::CALL, keys::OUTCOME], plan).await
@@ -82,7 +82,9 @@ impl Store {
             let mut writes = vec![stored.add_bytes(0_u64.wrapping_sub(freed))];
             for (name, known) in names.iter().zip(others) {
                 writes.extend(
-                    known.as_ref().map(|known| Write::delete(name.clone()).on(Condition::unchanged(Some(known)))),
+                    known
+                        .as_ref()
+                        .map(|known| Write::delete(name.clone()).with_condition(Precondition::unchanged(Some(known)))),
                 );
             }
             writes.extend(is_last.then(|| Write::set(mark.clone(), record_fields(run, FINISHED, None))));

@@ -28,7 +28,7 @@ impl Store {
             return Ok(None);
         }
         let mut state = state::read_shared(shared);
-        state.merge(&state::read_own(&stored.document));
+        state.merge(&state::read_session_state(&stored.document));
         let events = self.window(key, stored.revision, window, &snapshot.read_time).await?;
         let read = session(key.clone(), state, stored.revision, stored.created, stored.updated);
         Ok(Some(Session { events: events.into_iter().map(|stored| stored.event).collect(), ..read }))
@@ -79,7 +79,7 @@ impl Store {
         limit: usize,
     ) -> Result<SessionPage, StoreError> {
         let (shared, read_time) = self.shared_state(app, user).await?;
-        // One more tells whether there is another page.
+        // Fetch one extra row to learn whether there is a next page.
         let documents =
             self.list_documents(app, user, after, limit.saturating_add(1), LISTED, Some(&read_time)).await?;
         let mut sessions: Vec<_> =
@@ -165,7 +165,7 @@ fn session_usage(document: &Document) -> SessionUsage {
 fn to_listed_session(app: &str, user: &str, document: Document, shared: &State) -> Session {
     let id: Arc<str> = document.text(keys::ID).unwrap_or_default().into();
     let mut state = shared.clone();
-    state.merge(&state::read_own(&document));
+    state.merge(&state::read_session_state(&document));
     let (created, updated) = (document.time(keys::CREATE_TIME), document.time(keys::UPDATE_TIME));
     session(SessionKey::new(app, user, id), state, document.unsigned(keys::REVISION), created, updated)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::change::Plan;
 use super::stored::{StoredSession, check_fence, field_paths};
 use super::{FirestoreSessionService, Store};
-use crate::firestore::document::{Condition, Document, Write, fields};
+use crate::firestore::document::{Document, Precondition, Write, fields};
 use crate::firestore::query::{filter, order};
 use crate::firestore::{keys, names};
 
@@ -109,8 +109,8 @@ impl Store {
             let last = stored.document.unsigned(keys::LAST_RUN);
             let number = document.map_or(last + 1, |document| document.unsigned(keys::NUMBER));
             let mut update = stored.add_bytes(changed.bytes().wrapping_sub(before));
-            update.field(keys::LAST_RUN, last.max(number).into());
-            let set = run_write(name.clone(), &changed, number).on(Condition::unchanged(document));
+            update.set_field(keys::LAST_RUN, last.max(number).into());
+            let set = run_write(name.clone(), &changed, number).with_condition(Precondition::unchanged(document));
             let mut writes = vec![update, set];
             writes.extend(pending_write(&changed));
             Ok(Plan::new(writes, result))
@@ -127,7 +127,7 @@ impl Store {
             "from": [{"collectionId": keys::RUNS}],
             "where": filter(keys::NUMBER, "LESS_THAN", from.into()),
             "orderBy": [order(keys::NUMBER, "DESCENDING")],
-            // One more tells whether there is another page.
+            // Fetch one extra row to learn whether there is a next page.
             "limit": i32::try_from(limit.saturating_add(1)).unwrap_or(i32::MAX),
         });
         let mut documents = self.client.query(&self.names.session(session), &query, None).await?;

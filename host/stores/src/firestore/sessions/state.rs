@@ -28,7 +28,7 @@ pub(super) fn storable(delta: &JsonMap) -> JsonMap {
 }
 
 /// Returns the keys of a delta without a prefix.
-pub(super) fn own(delta: &JsonMap) -> impl Iterator<Item = (&str, &Json)> {
+pub(super) fn session_values(delta: &JsonMap) -> impl Iterator<Item = (&str, &Json)> {
     delta
         .iter()
         .filter(|(key, _)| StateScope::split_key(key).0 == StateScope::Session)
@@ -62,12 +62,12 @@ pub(super) fn read_shared(documents: &[Option<Document>]) -> State {
 }
 
 /// Returns the state of a session's document.
-pub(super) fn read_own(document: &Document) -> State {
+pub(super) fn read_session_state(document: &Document) -> State {
     read(document, StateScope::Session)
 }
 
 /// Returns the value of a document's field for a session's own state, and its usage.
-pub(super) fn own_fields(own: &State) -> (Value, StateUsage) {
+pub(super) fn session_fields(own: &State) -> (Value, StateUsage) {
     let mut usage = StateUsage::default();
     let mut fields = Fields::new();
     for (key, value) in own.iter() {
@@ -107,26 +107,26 @@ pub(super) fn shared_writes(key: &SessionKey, delta: &JsonMap) -> Vec<Write> {
             StateScope::User => user_write.get_or_insert_with(user),
             StateScope::Session | StateScope::Temp => continue,
         };
-        write.map_key(keys::STATE, &field_of(bare), new_value(value));
+        write.set_map_key(keys::STATE, &field_of(bare), new_value(value));
     }
     app_write.into_iter().chain(user_write).collect()
 }
 
-/// The change of a session's own keys.
-pub(super) struct OwnChange {
+/// A change of a session's own keys.
+pub(super) struct SessionStateChange {
     /// The fields of the keys with their new values; `None` removes a key.
     pub(super) fields: Vec<(String, Option<Value>)>,
     /// The usage after the change.
     pub(super) usage: StateUsage,
 }
 
-impl OwnChange {
+impl SessionStateChange {
     /// Returns the change that a delta makes. The document must have the old values of its keys.
     pub(super) fn of(document: &Document, delta: &JsonMap) -> Self {
         let mut usage =
             StateUsage { keys: document.unsigned(keys::STATE_KEYS), bytes: document.unsigned(keys::STATE_BYTES) };
         let mut fields = Vec::new();
-        for (name, value) in own(delta) {
+        for (name, value) in session_values(delta) {
             let field = field_of(name);
             if let Some((_, Value::String(old))) = document.map(keys::STATE).find(|(other, _)| **other == field) {
                 usage.keys = usage.keys.saturating_sub(1);

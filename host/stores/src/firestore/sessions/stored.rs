@@ -6,7 +6,7 @@ use hatchery_core::{MAX_TURN_LEASE, Session, SessionKey, State, StoreError, Time
 use imbl::Vector;
 
 use super::{Store, lease_micros, state};
-use crate::firestore::document::{Condition, Document, Fields, Write, fields};
+use crate::firestore::document::{Document, Fields, Precondition, Write, fields};
 use crate::firestore::{keys, names};
 
 /// The fields that every change of a session needs.
@@ -33,11 +33,11 @@ pub(super) fn field_paths(others: &[&str]) -> Vec<String> {
 pub(super) enum Status {
     /// Nothing.
     Active,
-    /// It is a copy whose events are not all there.
+    /// A copy that is not complete yet.
     Copying,
-    /// It is deleted; documents of it may be left.
+    /// Deleted, but some documents may remain.
     Removing,
-    /// It was rewound; events after its revision may be left.
+    /// Rewound, but some events after its revision may remain.
     Trimming,
 }
 
@@ -108,7 +108,7 @@ impl StoredSession {
 
     /// Sets fields if the document has not changed since.
     pub(super) fn update(&self, fields: Fields) -> Write {
-        Write::merge(self.name.clone(), fields).on(self.is_unchanged())
+        Write::merge(self.name.clone(), fields).with_condition(self.is_unchanged())
     }
 
     /// Changes nothing, and fails if the document has changed since.
@@ -125,15 +125,15 @@ impl StoredSession {
     }
 
     pub(super) fn replace(&self, fields: Fields) -> Write {
-        Write::set(self.name.clone(), fields).on(self.is_unchanged())
+        Write::set(self.name.clone(), fields).with_condition(self.is_unchanged())
     }
 
     pub(super) fn delete(&self) -> Write {
-        Write::delete(self.name.clone()).on(self.is_unchanged())
+        Write::delete(self.name.clone()).with_condition(self.is_unchanged())
     }
 
-    fn is_unchanged(&self) -> Condition {
-        Condition::unchanged(Some(&self.document))
+    fn is_unchanged(&self) -> Precondition {
+        Precondition::unchanged(Some(&self.document))
     }
 
     /// Returns the update that adds bytes to the total of the session. A negative number wraps around.
@@ -172,7 +172,7 @@ impl Store {
 
     /// Creates the document of a session without events.
     pub(super) fn new_session(&self, key: &SessionKey, created: Timestamp, own: &State, initial: &State) -> Write {
-        let (state, usage) = state::own_fields(own);
+        let (state, usage) = state::session_fields(own);
         let fields = fields([
             (keys::ID, (*key.id).into()),
             (keys::APP_NAME, (*key.app).into()),
@@ -189,6 +189,6 @@ impl Store {
             (keys::EVENT_BYTES, 0_u64.into()),
             (keys::FENCE, 0_u64.into()),
         ]);
-        Write::set(self.names.session(key), fields).on(Condition::Exists(false))
+        Write::set(self.names.session(key), fields).with_condition(Precondition::Exists(false))
     }
 }

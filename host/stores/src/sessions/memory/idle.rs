@@ -1,4 +1,4 @@
-//! Idle sessions, of whose events only the JSON is kept. It takes a third of the memory, and is parsed when they are needed.
+//! Packs idle sessions: keeps only the JSON of their events, a third of the memory, and parses it at the next use.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -56,7 +56,7 @@ impl SessionsInUse {
 }
 
 impl MemorySessions {
-    /// Notes that a session is in use now.
+    /// Records that a session is in use now.
     pub(super) fn touch(&self, shared: &Arc<Mutex<StoredSession>>, stored: &mut StoredSession) {
         stored.last_used = Instant::now();
         if !stored.is_queued {

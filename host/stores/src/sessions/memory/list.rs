@@ -68,7 +68,7 @@ impl MemorySessions {
         after: Option<&SessionCursor>,
         limit: usize,
     ) -> SessionPage {
-        // One more, to know whether there is another page.
+        // Take one extra entry to learn whether there is a next page.
         let mut places = self
             .user(&(app.clone(), user.clone()))
             .map(|user| user.list.lock_unpoisoned().after(after, limit.saturating_add(1)))

@@ -36,8 +36,8 @@ pub(super) fn add_change(sum: StateUsage, before: StateUsage, after: StateUsage)
     StateUsage { keys: add(sum.keys, before.keys, after.keys), bytes: add(sum.bytes, before.bytes, after.bytes) }
 }
 
-/// Returns the keys without a prefix.
-pub(super) fn own_keys(state: &State) -> State {
+/// Returns the keys of the session itself, which have no prefix.
+pub(super) fn session_keys(state: &State) -> State {
     let mut own = state.clone();
     own.retain(|name| StateScope::split_key(name).0 == StateScope::Session);
     own
