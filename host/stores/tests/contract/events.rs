@@ -9,37 +9,22 @@ use hatchery_core::{
 };
 use serde_json::json;
 
-use crate::support::{LONG, append, behind_quotas, create, delta, event, event_at, ids, map, state};
+use crate::support::{LONG, append, create, delta, event, event_at, ids, map, state};
 
-every_backend!(
-    [
-        an_event_is_read_back_unchanged,
-        an_event_sets_the_update_time,
-        revisions_count_the_events,
-        a_repeated_append_changes_nothing_and_returns_the_revision,
-        another_event_with_a_stored_id_is_rejected,
-        a_partial_event_is_rejected_and_changes_nothing,
-        appending_to_an_unknown_session_is_an_error,
-        appending_to_a_deleted_session_is_an_error,
-        the_newest_events_can_be_requested,
-        events_since_a_time_can_be_requested,
-        events_after_a_revision_can_be_requested,
-        concurrent_appends_keep_every_event,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
-    sqlite_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_session_backend!([
+    an_event_is_read_back_unchanged,
+    an_event_sets_the_update_time,
+    revisions_count_the_events,
+    a_repeated_append_changes_nothing_and_returns_the_revision,
+    another_event_with_a_stored_id_is_rejected,
+    a_partial_event_is_rejected_and_changes_nothing,
+    appending_to_an_unknown_session_is_an_error,
+    appending_to_a_deleted_session_is_an_error,
+    the_newest_events_can_be_requested,
+    events_since_a_time_can_be_requested,
+    events_after_a_revision_can_be_requested,
+    concurrent_appends_keep_every_event,
+]);
 
 // Agent Engine lists sessions with its own time, and does not count events.
 #[cfg(feature = "agent-engine")]

@@ -5,48 +5,31 @@ use std::time::Duration;
 use hatchery_core::{EventWindow, SessionKey, SessionService, StoreError, Turn, TurnStart};
 use serde_json::{Value, json};
 
-use crate::support::{LONG, append, behind_quotas, create, delta, event, ids, map, state};
+use crate::support::{LONG, append, create, delta, event, ids, map, state};
 
-every_backend!(
-    [
-        a_fork_has_the_first_events_and_their_state,
-        a_fork_is_independent_of_its_session,
-        a_fork_keeps_the_ids_of_its_events_unique,
-        a_fork_needs_a_free_id_and_enough_events,
-        a_session_can_be_rewound_to_an_event,
-        a_rewound_session_is_counted_again,
-        a_rewind_waits_for_no_turn_and_fences_out_the_last_one,
-        a_rewind_needs_enough_events,
-        a_closed_session_keeps_its_data,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
-    sqlite_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_plain_session_backend!([
+    a_fork_has_the_first_events_and_their_state,
+    a_fork_is_independent_of_its_session,
+    a_fork_keeps_the_ids_of_its_events_unique,
+    a_fork_needs_a_free_id_and_enough_events,
+    a_session_can_be_rewound_to_an_event,
+    a_rewound_session_is_counted_again,
+    a_rewind_waits_for_no_turn_and_fences_out_the_last_one,
+    a_rewind_needs_enough_events,
+    a_closed_session_keeps_its_data,
+]);
 
 // Encrypted data has more bytes.
-every_backend!(
-    [
-        a_fork_has_the_first_events_and_their_state,
-        a_fork_is_independent_of_its_session,
-        a_fork_keeps_the_ids_of_its_events_unique,
-        a_fork_needs_a_free_id_and_enough_events,
-        a_session_can_be_rewound_to_an_event,
-        a_rewind_waits_for_no_turn_and_fences_out_the_last_one,
-        a_rewind_needs_enough_events,
-        a_closed_session_keeps_its_data,
-    ],
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-);
+on_every_encrypted_session_backend!([
+    a_fork_has_the_first_events_and_their_state,
+    a_fork_is_independent_of_its_session,
+    a_fork_keeps_the_ids_of_its_events_unique,
+    a_fork_needs_a_free_id_and_enough_events,
+    a_session_can_be_rewound_to_an_event,
+    a_rewind_waits_for_no_turn_and_fences_out_the_last_one,
+    a_rewind_needs_enough_events,
+    a_closed_session_keeps_its_data,
+]);
 
 async fn begin(sessions: &dyn SessionService, key: &SessionKey) -> Turn {
     match sessions.begin_turn(key, None, LONG).await.unwrap() {

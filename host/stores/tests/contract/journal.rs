@@ -9,46 +9,27 @@ use hatchery_core::{
 use hatchery_stores::quotas::QuotaSessions;
 use hatchery_stores::{Quota, Quotas};
 
-every_backend!(
-    [
-        records_are_read_back_in_the_order_of_their_keys,
-        a_record_replaces_that_of_the_same_call,
-        runs_and_sessions_have_journals_of_their_own,
-        a_finished_run_has_no_records_and_says_so,
-        a_turn_that_was_taken_over_records_nothing,
-        a_deleted_session_has_no_records,
-        records_count_as_bytes_of_the_session,
-        the_journal_of_an_unknown_session_is_empty,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
-    sqlite_behind_quotas(folder) => QuotaSessions::new(
-        Arc::new(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-        Arc::default(),
-    ),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_plain_session_backend!([
+    records_are_read_back_in_the_order_of_their_keys,
+    a_record_replaces_that_of_the_same_call,
+    runs_and_sessions_have_journals_of_their_own,
+    a_finished_run_has_no_records_and_says_so,
+    a_turn_that_was_taken_over_records_nothing,
+    a_deleted_session_has_no_records,
+    records_count_as_bytes_of_the_session,
+    the_journal_of_an_unknown_session_is_empty,
+]);
 
 // Encrypted data has more bytes.
-every_backend!(
-    [
-        records_are_read_back_in_the_order_of_their_keys,
-        a_record_replaces_that_of_the_same_call,
-        runs_and_sessions_have_journals_of_their_own,
-        a_finished_run_has_no_records_and_says_so,
-        a_turn_that_was_taken_over_records_nothing,
-        a_deleted_session_has_no_records,
-        the_journal_of_an_unknown_session_is_empty,
-    ],
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-);
+on_every_encrypted_session_backend!([
+    records_are_read_back_in_the_order_of_their_keys,
+    a_record_replaces_that_of_the_same_call,
+    runs_and_sessions_have_journals_of_their_own,
+    a_finished_run_has_no_records_and_says_so,
+    a_turn_that_was_taken_over_records_nothing,
+    a_deleted_session_has_no_records,
+    the_journal_of_an_unknown_session_is_empty,
+]);
 
 fn journal(sessions: &dyn SessionService) -> &dyn CallJournal {
     sessions.journal().unwrap()

@@ -26,6 +26,48 @@ macro_rules! every_backend {
     };
 }
 
+/// Runs each of the named tests, which are functions of a session service, against every backend, with and without
+/// encryption.
+macro_rules! on_every_session_backend {
+    ($tests:tt) => {
+        on_every_plain_session_backend!($tests);
+        on_every_encrypted_session_backend!($tests);
+    };
+}
+
+/// Runs each of the named tests, which are functions of a session service, against every backend without encryption.
+macro_rules! on_every_plain_session_backend {
+    ($tests:tt) => {
+        every_backend!(
+            $tests,
+            memory(_folder) => hatchery_stores::MemorySessions::new(),
+            idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
+            sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
+            memory_behind_quotas(_folder) => crate::support::behind_quotas(hatchery_stores::MemorySessions::new()),
+            sqlite_behind_quotas(folder) => crate::support::behind_quotas(
+                hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()
+            ),
+            firestore(_folder) => emulated!(sessions),
+            postgres(_folder) => in_postgres!(sessions),
+            postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
+        );
+    };
+}
+
+/// Runs each of the named tests, which are functions of a session service, against backends with encryption.
+macro_rules! on_every_encrypted_session_backend {
+    ($tests:tt) => {
+        every_backend!(
+            $tests,
+            encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
+            encrypted_sqlite(folder) => crate::support::encrypted(
+                hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()
+            ),
+            encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
+        );
+    };
+}
+
 /// Runs each of the named tests, which are functions of an artifact service, against every backend.
 macro_rules! on_every_artifact_backend {
     ($tests:tt) => {

@@ -13,53 +13,34 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-every_backend!(
-    [
-        a_run_is_read_back_as_it_was_stored,
-        a_run_is_added_once,
-        a_service_and_the_state_machine_agree_on_every_transition,
-        a_run_that_may_be_stored_later_is_seen_at_once,
-        a_run_starts_once_although_two_tasks_cancel_and_start_it,
-        a_turn_that_was_taken_over_changes_no_run,
-        runs_are_listed_page_by_page_newest_first,
-        interrupted_background_runs_are_found_once_their_turn_has_ended,
-        a_deleted_session_has_no_runs,
-        a_rewind_deletes_the_runs_that_have_begun_since,
-        runs_count_as_bytes_of_the_session,
-        an_unknown_session_has_no_runs,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => QuotaSessions::new(Arc::new(hatchery_stores::MemorySessions::new()), Arc::default()),
-    sqlite_behind_quotas(folder) => QuotaSessions::new(
-        Arc::new(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-        Arc::default(),
-    ),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_plain_session_backend!([
+    a_run_is_read_back_as_it_was_stored,
+    a_run_is_added_once,
+    a_service_and_the_state_machine_agree_on_every_transition,
+    a_run_that_may_be_stored_later_is_seen_at_once,
+    a_run_starts_once_although_two_tasks_cancel_and_start_it,
+    a_turn_that_was_taken_over_changes_no_run,
+    runs_are_listed_page_by_page_newest_first,
+    interrupted_background_runs_are_found_once_their_turn_has_ended,
+    a_deleted_session_has_no_runs,
+    a_rewind_deletes_the_runs_that_have_begun_since,
+    runs_count_as_bytes_of_the_session,
+    an_unknown_session_has_no_runs,
+]);
 
 // Encrypted data has more bytes.
-every_backend!(
-    [
-        a_run_is_read_back_as_it_was_stored,
-        a_run_is_added_once,
-        a_service_and_the_state_machine_agree_on_every_transition,
-        a_run_that_may_be_stored_later_is_seen_at_once,
-        a_run_starts_once_although_two_tasks_cancel_and_start_it,
-        a_turn_that_was_taken_over_changes_no_run,
-        runs_are_listed_page_by_page_newest_first,
-        interrupted_background_runs_are_found_once_their_turn_has_ended,
-        a_deleted_session_has_no_runs,
-        an_unknown_session_has_no_runs,
-    ],
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-);
+on_every_encrypted_session_backend!([
+    a_run_is_read_back_as_it_was_stored,
+    a_run_is_added_once,
+    a_service_and_the_state_machine_agree_on_every_transition,
+    a_run_that_may_be_stored_later_is_seen_at_once,
+    a_run_starts_once_although_two_tasks_cancel_and_start_it,
+    a_turn_that_was_taken_over_changes_no_run,
+    runs_are_listed_page_by_page_newest_first,
+    interrupted_background_runs_are_found_once_their_turn_has_ended,
+    a_deleted_session_has_no_runs,
+    an_unknown_session_has_no_runs,
+]);
 
 fn runs(sessions: &dyn SessionService) -> &dyn RunService {
     sessions.runs().unwrap()

@@ -3,33 +3,18 @@
 use hatchery_core::{EventWindow, JsonMap, SessionService};
 use serde_json::json;
 
-use crate::support::{append, behind_quotas, create, delta, map, state};
+use crate::support::{append, create, delta, map, state};
 
-every_backend!(
-    [
-        state_deltas_accumulate,
-        a_removed_key_is_deleted,
-        values_of_every_kind_are_read_back,
-        app_state_is_shared_by_all_users_of_the_app,
-        user_state_is_shared_by_the_sessions_of_the_user,
-        initial_state_is_split_by_scope,
-        temporary_state_is_never_stored,
-        shared_state_outlives_its_session,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
-    sqlite_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_session_backend!([
+    state_deltas_accumulate,
+    a_removed_key_is_deleted,
+    values_of_every_kind_are_read_back,
+    app_state_is_shared_by_all_users_of_the_app,
+    user_state_is_shared_by_the_sessions_of_the_user,
+    initial_state_is_split_by_scope,
+    temporary_state_is_never_stored,
+    shared_state_outlives_its_session,
+]);
 
 // Agent Engine shares no state between sessions.
 #[cfg(feature = "agent-engine")]

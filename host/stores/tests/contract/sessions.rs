@@ -4,43 +4,28 @@ use futures::future::join_all;
 use hatchery_core::{EventWindow, JsonMap, SessionKey, SessionService, StoreError, Timestamp};
 use serde_json::json;
 
-use crate::support::{append, behind_quotas, create, delta, event, event_at, ids, map, state};
+use crate::support::{append, create, delta, event, event_at, ids, map, state};
 
-every_backend!(
-    [
-        an_unknown_session_is_none,
-        a_created_session_is_found,
-        a_session_without_an_id_gets_a_uuid,
-        whitespace_around_an_id_is_ignored,
-        a_duplicate_id_is_an_error_and_changes_nothing,
-        other_users_may_use_the_same_id,
-        names_may_contain_any_characters,
-        sessions_are_listed_without_events_newest_first,
-        a_list_contains_only_the_users_sessions_in_the_app,
-        the_newest_events_since_a_time_can_be_requested,
-        events_can_be_read_page_by_page,
-        sessions_are_listed_page_by_page,
-        pages_follow_the_order_of_the_list_after_every_change,
-        a_deleted_session_is_gone,
-        deleting_an_unknown_session_is_no_error,
-        a_session_created_again_is_empty,
-        a_session_that_was_read_does_not_change_later,
-        concurrent_creations_of_one_id_succeed_once,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
-    sqlite_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_session_backend!([
+    an_unknown_session_is_none,
+    a_created_session_is_found,
+    a_session_without_an_id_gets_a_uuid,
+    whitespace_around_an_id_is_ignored,
+    a_duplicate_id_is_an_error_and_changes_nothing,
+    other_users_may_use_the_same_id,
+    names_may_contain_any_characters,
+    sessions_are_listed_without_events_newest_first,
+    a_list_contains_only_the_users_sessions_in_the_app,
+    the_newest_events_since_a_time_can_be_requested,
+    events_can_be_read_page_by_page,
+    sessions_are_listed_page_by_page,
+    pages_follow_the_order_of_the_list_after_every_change,
+    a_deleted_session_is_gone,
+    deleting_an_unknown_session_is_no_error,
+    a_session_created_again_is_empty,
+    a_session_that_was_read_does_not_change_later,
+    concurrent_creations_of_one_id_succeed_once,
+]);
 
 // Agent Engine has one name space for the ids of all users, restricts them, and lists sessions by its own time.
 #[cfg(feature = "agent-engine")]

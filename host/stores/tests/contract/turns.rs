@@ -8,39 +8,24 @@ use hatchery_core::{
 };
 use serde_json::json;
 
-use crate::support::{LONG, behind_quotas, create, delta, event, ids, state};
+use crate::support::{LONG, create, delta, event, ids, state};
 
-every_backend!(
-    [
-        a_turn_raises_the_fence_and_returns_the_revision,
-        a_turn_of_an_earlier_fence_can_append_nothing,
-        an_append_outside_of_turns_needs_no_fence,
-        a_turn_waits_for_the_lease_of_the_one_before,
-        a_turn_may_follow_the_callers_own_last_turn_at_once,
-        a_turn_that_was_taken_over_cannot_be_renewed_or_ended,
-        a_renewed_turn_is_held_for_its_new_lease,
-        a_lease_has_a_limit,
-        a_turn_of_an_unknown_session_is_an_error,
-        a_session_created_again_knows_no_earlier_turns,
-        only_one_of_many_hosts_begins_a_turn,
-        an_opened_turn_has_the_session_with_the_events_of_the_window,
-        an_opened_turn_has_a_long_session_too,
-        a_turn_is_not_opened_while_another_one_is_held,
-    ],
-    memory(_folder) => hatchery_stores::MemorySessions::new(),
-    idle_memory(_folder) => hatchery_stores::MemorySessions::new().with_idle_time(std::time::Duration::ZERO),
-    sqlite(folder) => hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap(),
-    memory_behind_quotas(_folder) => behind_quotas(hatchery_stores::MemorySessions::new()),
-    sqlite_behind_quotas(folder) =>
-        behind_quotas(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_memory(_folder) => crate::support::encrypted(hatchery_stores::MemorySessions::new()),
-    encrypted_sqlite(folder) =>
-        crate::support::encrypted(hatchery_stores::SqliteSessions::open(folder.join("sessions.db")).await.unwrap()),
-    encrypted_postgres(_folder) => crate::support::encrypted(in_postgres!(sessions)),
-    firestore(_folder) => emulated!(sessions),
-    postgres(_folder) => in_postgres!(sessions),
-    postgres_behind_quotas(_folder) => crate::support::behind_quotas(in_postgres!(sessions)),
-);
+on_every_session_backend!([
+    a_turn_raises_the_fence_and_returns_the_revision,
+    a_turn_of_an_earlier_fence_can_append_nothing,
+    an_append_outside_of_turns_needs_no_fence,
+    a_turn_waits_for_the_lease_of_the_one_before,
+    a_turn_may_follow_the_callers_own_last_turn_at_once,
+    a_turn_that_was_taken_over_cannot_be_renewed_or_ended,
+    a_renewed_turn_is_held_for_its_new_lease,
+    a_lease_has_a_limit,
+    a_turn_of_an_unknown_session_is_an_error,
+    a_session_created_again_knows_no_earlier_turns,
+    only_one_of_many_hosts_begins_a_turn,
+    an_opened_turn_has_the_session_with_the_events_of_the_window,
+    an_opened_turn_has_a_long_session_too,
+    a_turn_is_not_opened_while_another_one_is_held,
+]);
 
 // Turns are those of the process.
 #[cfg(feature = "agent-engine")]
