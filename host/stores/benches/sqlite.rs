@@ -21,7 +21,7 @@ use shared::{Cost, SESSIONS, append, create, events, measure, print, print_heade
 use tokio::runtime::Runtime;
 
 const EVENTS: usize = 20_000;
-/// Appends that each wait for the disk are fewer.
+/// Fewer events, because each append waits for the disk.
 const SYNCED_EVENTS: usize = 2_000;
 
 fn main() {

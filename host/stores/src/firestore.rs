@@ -10,10 +10,9 @@
 //! | `{root}/{user}/memory/{app}/entries/{session}~{event}` | remembered messages with their keywords |
 //! | `{root}-memory/{app}~{user}~{session}` | the memory of a session |
 //!
-//! Every query is answered by the indexes that Firestore makes by itself. Every write is a commit with the condition
-//! that the session's document has not changed since it was read: if another host was faster, it is read again. So
-//! nothing is locked, and a host that dies leaves nothing to wait for. Reads of several documents are of one point in
-//! time.
+//! Queries use only the indexes that Firestore creates automatically. Writes use optimistic concurrency: a commit
+//! requires that the session's document is unchanged since it was read, and is retried otherwise. So there are no
+//! locks, and a host that dies blocks nobody. Reads of several documents use one read time.
 
 mod client;
 mod document;

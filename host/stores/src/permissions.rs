@@ -64,6 +64,6 @@ pub fn warn_if_readable(path: &Path) {
         path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !is_readable_by_others(folder));
     if !is_enclosed && is_readable_by_others(path) {
         let folder = path.display();
-        tracing::warn!("{folder} may be read by other users of this machine; to change that: chmod go= {folder}");
+        tracing::warn!("{folder} is readable by other users of this machine; to change that, run `chmod go= {folder}`");
     }
 }

@@ -11,21 +11,23 @@ use crate::{
     SqliteSessions,
 };
 
-pub(crate) const SESSIONS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
+pub(crate) const SESSION_URIS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
      `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
      `agentengine://project/location/engine`";
-pub(crate) const ARTIFACTS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
+pub(crate) const ARTIFACT_URIS: &str = "an artifact service is one of `memory:`, `file:///absolute/folder`, `file:relative/folder`, \
      `s3://bucket/prefix`, `gs://bucket/prefix` and `az://container/prefix`";
-pub(crate) const MEMORY: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, \
+pub(crate) const MEMORY_URIS: &str = "a memory service is one of `memory:`, `sqlite:///absolute/path.db`, \
      `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
      `agentengine://project/location/engine`";
 
 /// Opens the session service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the
-/// feature `postgres` also `postgres://user@host/database`.
+/// feature `postgres` also `postgres://user@host/database`. `firestore:` and `agentengine:` need a client with access
+/// tokens, so they are not opened here.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
-/// [`StoreError::InvalidRequest`] if the database cannot be used.
+/// [`StoreError::InvalidRequest`] if the database cannot be used; [`StoreError::InvalidRequest`], which names the
+/// constructor, for a service that needs a client.
 pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreError> {
     open_sessions_with(uri, Durability::default()).await
 }
@@ -37,11 +39,11 @@ pub async fn open_sessions(uri: &str) -> Result<Arc<dyn SessionService>, StoreEr
 pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc<dyn SessionService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemorySessions::new())),
-        ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSIONS)?, durability).await?)),
+        ("sqlite", rest) => Ok(Arc::new(SqliteSessions::open_with(path(uri, rest, SESSION_URIS)?, durability).await?)),
         ("postgres" | "postgresql", rest) if rest.starts_with("//") => postgres_sessions(uri).await,
         ("firestore", _) => Err(needs_client("FirestoreSessionService")),
         ("agentengine", _) => Err(needs_tokens("AgentEngineSessions")),
-        _ => Err(invalid(uri, SESSIONS)),
+        _ => Err(invalid(uri, SESSION_URIS)),
     }
 }
 
@@ -56,9 +58,9 @@ pub async fn open_sessions_with(uri: &str, durability: Durability) -> Result<Arc
 pub async fn open_artifacts(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError> {
     match split(uri) {
         ("memory", "") => Ok(Arc::new(MemoryArtifacts::new())),
-        ("file", rest) => Ok(Arc::new(DirectoryArtifacts::open(path(uri, rest, ARTIFACTS)?).await?)),
+        ("file", rest) => Ok(Arc::new(DirectoryArtifacts::open(path(uri, rest, ARTIFACT_URIS)?).await?)),
         ("s3" | "gs" | "az", rest) if rest.starts_with("//") => open_objects(uri).await,
-        _ => Err(invalid(uri, ARTIFACTS)),
+        _ => Err(invalid(uri, ARTIFACT_URIS)),
     }
 }
 
@@ -79,11 +81,13 @@ async fn open_objects(uri: &str) -> Result<Arc<dyn ArtifactService>, StoreError>
 }
 
 /// Opens the memory service of a URI: `memory:`, `sqlite:///absolute/path.db` or `sqlite:relative/path.db`; with the
-/// feature `postgres` also `postgres://user@host/database`.
+/// feature `postgres` also `postgres://user@host/database`. `firestore:` and `agentengine:` need a client with access
+/// tokens, so they are not opened here.
 ///
 /// # Errors
 /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::Backend`] and
-/// [`StoreError::InvalidRequest`] if the database cannot be used.
+/// [`StoreError::InvalidRequest`] if the database cannot be used; [`StoreError::InvalidRequest`], which names the
+/// constructor, for a service that needs a client.
 pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError> {
     open_memory_with(uri, Durability::default(), None).await
 }
@@ -102,7 +106,7 @@ pub async fn open_memory_with(
         (("memory", ""), None) => Ok(Arc::new(KeywordMemory::new())),
         (("memory", ""), Some(similarity)) => Ok(Arc::new(KeywordMemory::new().with_similarity(similarity))),
         (("sqlite", rest), similarity) => {
-            let memory = SqliteMemory::open_with(path(uri, rest, MEMORY)?, durability).await?;
+            let memory = SqliteMemory::open_with(path(uri, rest, MEMORY_URIS)?, durability).await?;
             Ok(Arc::new(match similarity {
                 Some(similarity) => memory.with_similarity(similarity),
                 None => memory,
@@ -116,7 +120,7 @@ pub async fn open_memory_with(
         )),
         (("firestore", _), None) => Err(needs_client("FirestoreMemoryService")),
         (("agentengine", _), None) => Err(needs_tokens("AgentEngineMemory")),
-        (_, None) => Err(invalid(uri, MEMORY)),
+        (_, None) => Err(invalid(uri, MEMORY_URIS)),
     }
 }
 

@@ -66,7 +66,8 @@ fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 let path = entry.path();
-                tracing::warn!("artifacts in {} are no longer found: it cannot be renamed: {error}", path.display());
+                let path = path.display();
+                tracing::warn!("cannot rename {path}: {error}; its artifacts are not available until it is renamed");
             }
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::agent_engine::{AgentEngine, Request};
 use crate::firestore::AccessTokens;
-use crate::uri::MEMORY;
+use crate::uri::MEMORY_URIS;
 
 /// How many facts a search returns: Memory Bank orders all facts by similarity and knows no "unlike".
 const MAX_FACTS: u32 = 10;
@@ -57,7 +57,7 @@ impl AgentEngineMemory {
         tokens: Arc<dyn AccessTokens>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, StoreError> {
-        Ok(Self { engine: AgentEngine::open(uri, MEMORY, tokens, variable)? })
+        Ok(Self { engine: AgentEngine::open(uri, MEMORY_URIS, tokens, variable)? })
     }
 
     /// Hands messages to Memory Bank, which extracts facts from them later.

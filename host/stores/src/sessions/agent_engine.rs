@@ -28,7 +28,7 @@ use super::{reject_partial, select_window};
 use crate::agent_engine::{AgentEngine, Request, RequestError};
 use crate::firestore::AccessTokens;
 use crate::keyed_lock::{KeyedLock, KeyedLockGuard, LockMode, MAX_WAIT, busy};
-use crate::uri::SESSIONS;
+use crate::uri::SESSION_URIS;
 
 const PAGE_SIZE: &str = "100";
 const MAX_ID_CHARS: usize = 63;
@@ -100,7 +100,7 @@ impl AgentEngineSessions {
         tokens: Arc<dyn AccessTokens>,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, StoreError> {
-        let engine = AgentEngine::open(uri, SESSIONS, tokens, variable)?;
+        let engine = AgentEngine::open(uri, SESSION_URIS, tokens, variable)?;
         Ok(Self { engine, writes: KeyedLock::default(), known: Mutex::default() })
     }
 

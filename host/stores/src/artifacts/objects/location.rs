@@ -94,7 +94,7 @@ pub(super) struct Location {
 
 impl Location {
     pub(super) fn parse(uri: &str) -> Result<Self, StoreError> {
-        let invalid = || crate::uri::invalid(uri, crate::uri::ARTIFACTS);
+        let invalid = || crate::uri::invalid(uri, crate::uri::ARTIFACT_URIS);
         let (scheme, rest) = uri.split_once("://").ok_or_else(invalid)?;
         let provider = match scheme {
             "s3" => Provider::S3,

@@ -26,8 +26,7 @@ const SET_VECTOR: &str = "\
 const FIND_ENTRY: &str = "SELECT author, time, content FROM entries WHERE entry = ?1";
 
 impl SqliteMemory {
-    /// Sets the vectors of new entries with these texts. Only those without a vector are embedded; that of an entry which
-    /// stays is not stored again.
+    /// Sets the vectors that are to be stored with new entries. Only texts without a vector are embedded.
     pub(super) async fn embed(
         &self,
         similarity: &SimilaritySearch,
