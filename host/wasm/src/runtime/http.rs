@@ -36,7 +36,7 @@ use body::ResponseBody;
 pub(crate) use buffered::{BufferedRequest, BufferedResponse};
 pub(crate) use egress::Egress;
 use egress::RequestContext;
-pub(crate) use error::HttpFault;
+pub(crate) use error::HttpError;
 pub use recorded::{RecordedHttp, RecordedResponse};
 
 use crate::guest_log::GuestLog;
@@ -144,12 +144,12 @@ impl RequestSender {
         &self,
         request: Request<WasiBody>,
         options: RequestOptions,
-    ) -> Result<Response<ResponseBody>, HttpFault> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         if self.is_describing {
-            return Err(HttpFault::Describing);
+            return Err(HttpError::InDescribe);
         }
         if let Some(invocation) = &self.invocation {
-            invocation.ensure_turn().await.map_err(|error| HttpFault::TurnLost(error.to_string()))?;
+            invocation.ensure_turn().await.map_err(|error| HttpError::TurnLost(error.to_string()))?;
         }
         let mut span = self.start_span(&request);
         let context = RequestContext { caller: self.caller.as_ref(), trace_parent: span.context().header() };
@@ -158,15 +158,15 @@ impl RequestSender {
             Ok(response) => {
                 span.record(|data| data.set("http.response.status_code", u64::from(response.status().as_u16())));
             }
-            Err(fault) => span.fail(fault.code(), || fault.to_string()),
+            Err(error) => span.fail(error.code(), || error.to_string()),
         }
         span.finish();
         match &result {
-            Err(HttpFault::Denied(denial)) => {
+            Err(HttpError::Denied(denial)) => {
                 denial.report(&self.log);
             }
             // Other limits are reported where they are counted.
-            Err(HttpFault::Limit(exceeded)) if exceeded.limit.is_http_timeout() => {
+            Err(HttpError::Limit(exceeded)) if exceeded.limit.is_http_timeout() => {
                 self.log.report_limit(exceeded.limit.key().unwrap_or("fixed"), exceeded);
             }
             _ => {}

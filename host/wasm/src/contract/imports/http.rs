@@ -11,7 +11,7 @@ use wasmtime::component::HasSelf;
 use super::{Access, StoreAccess, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::http::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, wit};
-use crate::runtime::http::{BufferedRequest, BufferedResponse, HttpFault};
+use crate::runtime::http::{BufferedRequest, BufferedResponse, HttpError};
 use crate::runtime::store::HostState;
 
 impl Host for HostState {}
@@ -35,7 +35,7 @@ pub(super) fn start(mut store: impl StoreAccess, request: wit::HttpRequest) -> R
     Ok(Exchange(State::Pending(begin(&mut store, request)?)))
 }
 
-type PendingResponse = BoxFuture<'static, Result<BufferedResponse, HttpFault>>;
+type PendingResponse = BoxFuture<'static, Result<BufferedResponse, HttpError>>;
 
 /// Returns the exchange of a request under the policy of its sender, which checks the grants, the limits and the turn.
 fn begin(store: &mut impl StoreAccess, request: wit::HttpRequest) -> Result<PendingResponse, wit::Error> {
@@ -57,7 +57,7 @@ pub struct Exchange(State);
 #[derive(Default)]
 enum State {
     Pending(PendingResponse),
-    Ended(Result<BufferedResponse, HttpFault>),
+    Ended(Result<BufferedResponse, HttpError>),
     /// The guest has the response.
     #[default]
     Taken,
@@ -112,8 +112,8 @@ impl From<BufferedResponse> for wit::HttpResponse {
     }
 }
 
-impl From<HttpFault> for wit::Error {
-    fn from(fault: HttpFault) -> Self {
-        wit_error(fault.code(), fault.to_string())
+impl From<HttpError> for wit::Error {
+    fn from(error: HttpError) -> Self {
+        wit_error(error.code(), error.to_string())
     }
 }

@@ -12,13 +12,13 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep};
 use wasmtime_wasi_http::WasiBody;
 
-use super::error::{AnyError, HttpFault, ReadTimeout};
+use super::error::{AnyError, HttpError, ReadTimeout};
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_usage::{CallUsage, OpenRequest};
 use crate::runtime::store::file_stream::counted_bytes;
 
 /// The body of a response of any origin.
-pub(super) type ResponseBody = UnsyncBoxBody<Bytes, HttpFault>;
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, HttpError>;
 
 /// Time of the last sent data. Clones share it.
 #[derive(Clone)]
@@ -52,9 +52,9 @@ impl Body for Upload {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         self.progress.touch();
         Poll::Ready(frame.map(|frame| {
-            let frame = frame.map_err(|error| HttpFault::Broken(error.to_string()))?;
+            let frame = frame.map_err(|error| HttpError::Broken(error.to_string()))?;
             if let Some(bytes) = frame.data_ref() {
-                self.usage.count_bytes(bytes.len()).map_err(HttpFault::from)?;
+                self.usage.count_bytes(bytes.len()).map_err(HttpError::from)?;
             }
             Ok(frame)
         }))
@@ -94,7 +94,7 @@ impl Download {
 
     /// Counts a frame and checks it against the limits. It counts to the memory of the instance until the guest has
     /// read it.
-    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, HttpFault> {
+    fn count(&mut self, frame: Frame<Bytes>) -> Result<Frame<Bytes>, HttpError> {
         let bytes = match frame.into_data() {
             Ok(bytes) => bytes,
             Err(trailers) => return Ok(trailers),
@@ -108,17 +108,17 @@ impl Download {
         Ok(Frame::data(counted_bytes(bytes, reservation)))
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpFault>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         let Some((body, _)) = &mut self.body else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             self.timer = None;
-            return Poll::Ready(frame.map(|frame| self.count(frame.map_err(|error| HttpFault::of(&error))?)));
+            return Poll::Ready(frame.map(|frame| self.count(frame.map_err(|error| HttpError::of(&error))?)));
         }
         let time = self.timeout.after;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(time)));
         ready!(timer.as_mut().poll(cx));
         Poll::Ready(Some(Err(match &self.timeout.error {
-            HttpFault::Limit(exceeded) => self.usage.limit_exceeded(exceeded.limit).into(),
+            HttpError::Limit(exceeded) => self.usage.limit_exceeded(exceeded.limit).into(),
             error => error.clone(),
         })))
     }
@@ -126,9 +126,9 @@ impl Download {
 
 impl Body for Download {
     type Data = Bytes;
-    type Error = HttpFault;
+    type Error = HttpError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpFault>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
         let frame = ready!(self.poll(cx));
         if !matches!(frame, Some(Ok(_))) {
             self.body = None;

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri};
 use http_body_util::{BodyExt, Full};
 use wasmtime_wasi_http::{DEFAULT_FORBIDDEN_HEADERS, RequestOptions, WasiBody};
 
-use super::error::HttpFault;
+use super::error::HttpError;
 use super::guard::MAX_PATH;
 use super::{RequestSender, body::ResponseBody};
 use crate::runtime::limits::{Limit, MAX_HEADERS};
@@ -34,7 +34,7 @@ pub(crate) struct BufferedResponse {
 
 impl RequestSender {
     /// Sends a request and waits for the whole response.
-    pub(crate) async fn exchange(self, request: BufferedRequest) -> Result<BufferedResponse, HttpFault> {
+    pub(crate) async fn exchange(self, request: BufferedRequest) -> Result<BufferedResponse, HttpError> {
         let options = RequestOptions {
             connect_timeout: request.timeout,
             first_byte_timeout: request.timeout,
@@ -51,31 +51,31 @@ impl RequestSender {
 }
 
 impl BufferedRequest {
-    fn into_http(self) -> Result<Request<WasiBody>, HttpFault> {
+    fn into_http(self) -> Result<Request<WasiBody>, HttpError> {
         let Ok(url) = Uri::from_str(&self.url) else {
-            return Err(HttpFault::Request(format!("`{}` is not a URL; write it as `https://host/path`", self.url)));
+            return Err(HttpError::Request(format!("`{}` is not a URL; write it as `https://host/path`", self.url)));
         };
         if self.url.len() > MAX_PATH || !matches!(url.scheme_str(), Some("http" | "https")) {
-            return Err(HttpFault::Url);
+            return Err(HttpError::Url);
         }
         let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();
         let mut request = Request::new(body);
-        *request.method_mut() = Method::from_str(&self.method).map_err(|_| HttpFault::Method)?;
+        *request.method_mut() = Method::from_str(&self.method).map_err(|_| HttpError::Method)?;
         *request.uri_mut() = url;
         *request.headers_mut() = headers(self.headers)?;
         Ok(request)
     }
 }
 
-fn headers(list: Vec<(String, String)>) -> Result<HeaderMap, HttpFault> {
+fn headers(list: Vec<(String, String)>) -> Result<HeaderMap, HttpError> {
     let mut headers = HeaderMap::with_capacity(list.len());
     for (name, value) in list {
-        let invalid = || HttpFault::Request(format!("`{name}` with its value is not a header"));
+        let invalid = || HttpError::Request(format!("`{name}` with its value is not a header"));
         let bytes: Option<Vec<u8>> = value.chars().map(|character| u8::try_from(character).ok()).collect();
         let value = HeaderValue::try_from(bytes.ok_or_else(invalid)?).map_err(|_| invalid())?;
         let key = HeaderName::try_from(&name).map_err(|_| invalid())?;
         if DEFAULT_FORBIDDEN_HEADERS.contains(&key) {
-            return Err(HttpFault::Request(format!("the header `{name}` is set by the host")));
+            return Err(HttpError::Request(format!("the header `{name}` is set by the host")));
         }
         // It follows from the body.
         if key != CONTENT_LENGTH {
@@ -90,7 +90,7 @@ fn latin_1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-async fn read(mut body: ResponseBody) -> Result<Vec<Bytes>, HttpFault> {
+async fn read(mut body: ResponseBody) -> Result<Vec<Bytes>, HttpError> {
     let mut pieces = Vec::new();
     while let Some(frame) = body.frame().await {
         pieces.extend(frame?.into_data().ok());
@@ -106,7 +106,7 @@ mod tests {
         let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         let request =
             BufferedRequest { method: "POST".into(), url: url.into(), headers, body: b"x".into(), timeout: None };
-        request.into_http().map_err(|fault| format!("{}: {fault}", fault.code()))
+        request.into_http().map_err(|error| format!("{}: {error}", error.code()))
     }
 
     #[test]

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 use tower::util::BoxCloneSyncService;
 
-use super::error::{AnyError, HttpFault};
+use super::error::{AnyError, HttpError};
 use crate::policy::{Denial, Grants, Target, blocked_range};
 use crate::runtime::limits::{Limit, Limits};
 
@@ -35,7 +35,7 @@ const MAX_LOOKUPS: usize = 64;
 ///
 /// # Errors
 /// If TLS cannot be set up.
-pub(super) fn connector(component: Arc<str>, grants: Arc<Grants>, limits: &Limits) -> Result<Connector, HttpFault> {
+pub(super) fn connector(component: Arc<str>, grants: Arc<Grants>, limits: &Limits) -> Result<Connector, HttpError> {
     let (connect_timeout, too_slow) = (limits.connect_timeout, limits.exceeded(Limit::ConnectTimeout));
     let connector = Arc::new(GrantedConnector { component, grants, connect_timeout });
     let tcp = tower::service_fn(move |uri: Uri| {
@@ -50,7 +50,7 @@ pub(super) fn connector(component: Arc<str>, grants: Arc<Grants>, limits: &Limit
         .wrap_connector(tcp);
     Ok(BoxCloneSyncService::new(tower::service_fn(move |uri: Uri| {
         let (connected, too_slow) =
-            (timeout(connect_timeout, http_or_https.clone().oneshot(uri)), HttpFault::from(too_slow.clone()));
+            (timeout(connect_timeout, http_or_https.clone().oneshot(uri)), HttpError::from(too_slow.clone()));
         connected.map(move |in_time| in_time.unwrap_or_else(|_| Err(too_slow.into())))
     })))
 }
@@ -62,8 +62,8 @@ struct GrantedConnector {
 }
 
 impl GrantedConnector {
-    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, HttpFault> {
-        let target = Target::from_uri(uri).ok_or(HttpFault::Url)?;
+    async fn connect(&self, uri: &Uri) -> Result<TokioIo<TcpStream>, HttpError> {
+        let target = Target::from_uri(uri).ok_or(HttpError::Url)?;
         let addresses = self.resolve(&target).await?;
         // No address may use up the time of the others.
         let share = self.connect_timeout / u32::try_from(addresses.len()).unwrap_or(u32::MAX).max(1);
@@ -80,12 +80,12 @@ impl GrantedConnector {
             }
         }
         let error = last.unwrap_or_else(|| std::io::ErrorKind::AddrNotAvailable.into());
-        Err(HttpFault::Unreachable { host: target.host_and_port(), kind: error.kind(), reason: error.to_string() })
+        Err(HttpError::Unreachable { host: target.host_and_port(), kind: error.kind(), reason: error.to_string() })
     }
 
     /// Resolves a host. Returns the addresses that the component may connect to.
-    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, HttpFault> {
-        let no_address = |reason: String| HttpFault::NoAddress { host: target.host.clone(), reason };
+    async fn resolve(&self, target: &Target) -> Result<Vec<SocketAddr>, HttpError> {
+        let no_address = |reason: String| HttpError::NoAddress { host: target.host.clone(), reason };
         let resolved = lookup(target.host.clone(), target.port).await.map_err(|error| no_address(error.to_string()))?;
         let (mut allowed, mut refused) = (Vec::new(), None);
         for address in resolved {
@@ -124,10 +124,10 @@ async fn lookup(host: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
 }
 
 /// Returns a TLS configuration with the root certificates of this machine, and a session cache of its own.
-fn tls() -> Result<ClientConfig, HttpFault> {
+fn tls() -> Result<ClientConfig, HttpError> {
     let builder = || {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(HttpFault::Tls)
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(HttpError::Tls)
     };
     let mut config = match builder()?.with_platform_verifier() {
         Ok(config) => config.with_no_client_auth(),

@@ -18,7 +18,7 @@ use wasmtime_wasi_http::{RequestOptions, WasiBody};
 
 use super::body::{Download, Progress, ResponseBody, Upload};
 use super::connect::{Connector, connector};
-use super::error::{HttpFault, ReadTimeout};
+use super::error::{HttpError, ReadTimeout};
 use super::recorded::RecordedHttp;
 use crate::policy::{Denial, Grants, ResolvedSecret, Target};
 use crate::runtime::limits::{Limit, Limits};
@@ -96,7 +96,7 @@ impl Egress {
         request: Request<WasiBody>,
         options: RequestOptions,
         context: RequestContext<'_>,
-    ) -> Result<Response<ResponseBody>, HttpFault> {
+    ) -> Result<Response<ResponseBody>, HttpError> {
         let guard = usage.begin_request()?;
         let (mut parts, body) = request.into_parts();
         let target = self.admit(&parts)?;
@@ -145,12 +145,12 @@ impl Egress {
     }
 
     /// Checks the method, the URL and the grants `network` and `private_network` by name.
-    fn admit(&self, parts: &Parts) -> Result<Target, HttpFault> {
+    fn admit(&self, parts: &Parts) -> Result<Target, HttpError> {
         // CONNECT opens a tunnel, and TRACE echoes secrets.
         if parts.method == Method::CONNECT || parts.method == Method::TRACE {
-            return Err(HttpFault::Method);
+            return Err(HttpError::Method);
         }
-        let target = Target::from_uri(&parts.uri).ok_or(HttpFault::Url)?;
+        let target = Target::from_uri(&parts.uri).ok_or(HttpError::Url)?;
         if let Some(pattern) = self.grants.network.iter().find(|pattern| pattern.allows(&target)) {
             self.grants.uses.count("network", &pattern.to_string());
             return Ok(target);
@@ -170,17 +170,17 @@ impl Egress {
         mut request: Request<Upload>,
         options: &RequestOptions,
         progress: &Progress,
-    ) -> Result<Response<Incoming>, HttpFault> {
+    ) -> Result<Response<Incoming>, HttpError> {
         let client = self.client()?;
         let mut connection = capture_connection(&mut request);
         let mut response_future = std::pin::pin!(client.request(request));
-        let to_error = |error: ClientError| HttpFault::of(&error);
-        let own_connect = options.connect_timeout.unwrap_or(Duration::MAX);
+        let to_error = |error: ClientError| HttpError::of(&error);
+        let guest_timeout = options.connect_timeout.unwrap_or(Duration::MAX);
         tokio::select! {
             biased;
             response = &mut response_future => return response.map_err(to_error),
             _ = connection.wait_for_connection_metadata() => progress.touch(),
-            () = sleep(own_connect) => return Err(HttpFault::OwnConnectTimeout),
+            () = sleep(guest_timeout) => return Err(HttpError::GuestConnectTimeout),
         }
         let time = self.limits.first_byte_timeout;
         let timeout = ReadTimeout::new(&self.limits, Limit::FirstByteTimeout, time, options.first_byte_timeout);
@@ -198,7 +198,7 @@ impl Egress {
         }
     }
 
-    fn client(&self) -> Result<&Client<Connector, Upload>, HttpFault> {
+    fn client(&self) -> Result<&Client<Connector, Upload>, HttpError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }

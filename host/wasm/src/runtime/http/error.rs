@@ -14,9 +14,9 @@ use crate::runtime::store::memory::MemoryError;
 pub(super) type AnyError = Box<dyn StdError + Send + Sync>;
 
 #[derive(Debug, Clone, Error)]
-pub(crate) enum HttpFault {
+pub(crate) enum HttpError {
     #[error("there is no network access in `describe`")]
-    Describing,
+    InDescribe,
     #[error("{0}")]
     TurnLost(String),
     #[error("{0}")]
@@ -25,12 +25,12 @@ pub(crate) enum HttpFault {
     Limit(#[from] LimitExceeded),
     #[error("{}", .0.for_callers())]
     Memory(#[from] MemoryError),
-    /// A timeout that the guest has set.
+    /// A timeout set by the guest.
     #[error("the connection was not established within the component's timeout")]
-    OwnConnectTimeout,
-    /// A timeout that the guest has set.
+    GuestConnectTimeout,
+    /// A timeout set by the guest.
     #[error("no data was received within the component's timeout")]
-    OwnReadTimeout,
+    GuestReadTimeout,
     #[error("the URL has no usable host")]
     Url,
     #[error("requests with this method are not sent")]
@@ -41,7 +41,7 @@ pub(crate) enum HttpFault {
     NoAddress { host: String, reason: String },
     #[error("cannot connect to `{host}`: {reason}")]
     Unreachable { host: String, kind: io::ErrorKind, reason: String },
-    #[error("TLS fails: {0}")]
+    #[error("TLS failed: {0}")]
     Tls(rustls::Error),
     #[error("no response to `{method} {url}` is recorded; add it to `http` of the conversation")]
     NotRecorded { method: String, url: String },
@@ -49,27 +49,27 @@ pub(crate) enum HttpFault {
     Broken(String),
 }
 
-impl From<HttpFault> for WasiError {
-    fn from(error: HttpFault) -> Self {
+impl From<HttpError> for WasiError {
+    fn from(error: HttpError) -> Self {
         match error {
-            HttpFault::Url => Self::HttpRequestUriInvalid,
-            HttpFault::Method => Self::HttpRequestMethodInvalid,
-            HttpFault::OwnConnectTimeout => Self::ConnectionTimeout,
-            HttpFault::OwnReadTimeout => Self::ConnectionReadTimeout,
-            HttpFault::NoAddress { reason, .. } => Self::DnsError { rcode: Some(reason), info_code: None },
-            HttpFault::Unreachable { kind: io::ErrorKind::ConnectionRefused, .. } => Self::ConnectionRefused,
-            HttpFault::Unreachable { kind: io::ErrorKind::TimedOut, .. } => Self::ConnectionTimeout,
-            HttpFault::Tls(rustls::Error::InvalidCertificate(_)) => Self::TlsCertificateError,
-            error @ (HttpFault::Describing
-            | HttpFault::TurnLost(_)
-            | HttpFault::Denied(_)
-            | HttpFault::Limit(_)
-            | HttpFault::Memory(_)
-            | HttpFault::Request(_)
-            | HttpFault::Unreachable { .. }
-            | HttpFault::Tls(_)
-            | HttpFault::NotRecorded { .. }
-            | HttpFault::Broken(_)) => Self::InternalError(Some(match error.own_code() {
+            HttpError::Url => Self::HttpRequestUriInvalid,
+            HttpError::Method => Self::HttpRequestMethodInvalid,
+            HttpError::GuestConnectTimeout => Self::ConnectionTimeout,
+            HttpError::GuestReadTimeout => Self::ConnectionReadTimeout,
+            HttpError::NoAddress { reason, .. } => Self::DnsError { rcode: Some(reason), info_code: None },
+            HttpError::Unreachable { kind: io::ErrorKind::ConnectionRefused, .. } => Self::ConnectionRefused,
+            HttpError::Unreachable { kind: io::ErrorKind::TimedOut, .. } => Self::ConnectionTimeout,
+            HttpError::Tls(rustls::Error::InvalidCertificate(_)) => Self::TlsCertificateError,
+            error @ (HttpError::InDescribe
+            | HttpError::TurnLost(_)
+            | HttpError::Denied(_)
+            | HttpError::Limit(_)
+            | HttpError::Memory(_)
+            | HttpError::Request(_)
+            | HttpError::Unreachable { .. }
+            | HttpError::Tls(_)
+            | HttpError::NotRecorded { .. }
+            | HttpError::Broken(_)) => Self::InternalError(Some(match error.policy_code() {
                 Some(code) => format!("{code}: {error}"),
                 None => error.to_string(),
             })),
@@ -80,14 +80,14 @@ impl From<HttpFault> for WasiError {
 /// Code of errors that are neither denials nor limits.
 const HTTP_FAILED: &str = "HTTP_FAILED";
 
-impl HttpFault {
+impl HttpError {
     /// Returns the code for guests.
     pub(crate) fn code(&self) -> &'static str {
-        self.own_code().unwrap_or(HTTP_FAILED)
+        self.policy_code().unwrap_or(HTTP_FAILED)
     }
 
     /// Returns the code of an error of the host's policy.
-    fn own_code(&self) -> Option<&'static str> {
+    fn policy_code(&self) -> Option<&'static str> {
         match self {
             Self::TurnLost(_) => Some("TURN_TAKEN_OVER"),
             Self::Denied(_) => Some(DENIED),
@@ -120,14 +120,14 @@ impl HttpFault {
 #[derive(Clone)]
 pub(super) struct ReadTimeout {
     pub(super) after: Duration,
-    pub(super) error: HttpFault,
+    pub(super) error: HttpError,
 }
 
 impl ReadTimeout {
-    /// Uses the limit, or the timeout `own` of the guest if that is shorter.
-    pub(super) fn new(limits: &Limits, limit: Limit, limit_time: Duration, own: Option<Duration>) -> Self {
-        match own.filter(|own| *own < limit_time) {
-            Some(own) => Self { after: own, error: HttpFault::OwnReadTimeout },
+    /// Uses the shorter one of the limit and the guest's timeout.
+    pub(super) fn new(limits: &Limits, limit: Limit, limit_time: Duration, guest_timeout: Option<Duration>) -> Self {
+        match guest_timeout.filter(|timeout| *timeout < limit_time) {
+            Some(timeout) => Self { after: timeout, error: HttpError::GuestReadTimeout },
             None => Self { after: limit_time, error: limits.exceeded(limit).into() },
         }
     }

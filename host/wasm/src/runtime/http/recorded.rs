@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::body::ResponseBody;
-use super::error::HttpFault;
+use super::error::HttpError;
 
 /// A request and its response.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -58,14 +58,14 @@ impl RecordedHttp {
     }
 
     /// Returns the recorded answer to a request.
-    pub(super) fn answer(&self, request: &Parts) -> Result<Response<ResponseBody>, HttpFault> {
+    pub(super) fn answer(&self, request: &Parts) -> Result<Response<ResponseBody>, HttpError> {
         let (method, url) = (request.method.as_str(), request.uri.to_string());
         let responses = self.0.lock_unpoisoned();
         let recorded = responses.iter().find(|it| it.method.eq_ignore_ascii_case(method) && is_same_url(&it.url, &url));
-        let recorded = recorded.ok_or_else(|| HttpFault::NotRecorded { method: method.into(), url })?;
+        let recorded = recorded.ok_or_else(|| HttpError::NotRecorded { method: method.into(), url })?;
         recorded
             .response()
-            .ok_or_else(|| HttpFault::Broken(format!("the recorded response to `{}` cannot be sent", recorded.url)))
+            .ok_or_else(|| HttpError::Broken(format!("the recorded response to `{}` cannot be sent", recorded.url)))
     }
 }
 
