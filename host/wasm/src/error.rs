@@ -84,8 +84,11 @@ pub enum LoadError {
     #[error("component `{component}` is compiled, but its code cannot be cached: {reason}")]
     NotCached { component: String, reason: String },
     /// Its `describe` fails or returns an invalid manifest.
-    #[error("component `{component}` cannot describe itself: {reason}")]
+    #[error("`describe` of component `{component}` failed: {reason}")]
     Describe { component: String, reason: String },
+    /// Its functions cannot be tools.
+    #[error("component `{component}` cannot be loaded: {reason}")]
+    Functions { component: String, reason: String },
 }
 
 /// An error of a call of a component.

@@ -40,7 +40,7 @@ pub use path_conflict::{PathConflict, ProtectedPath, check_readable_folders, che
 pub use pattern::Pattern;
 pub use requested_grants::{RequestedFolder, RequestedGrants};
 
-pub(crate) use denial::{CODE as DENIED, Denial, lines};
+pub(crate) use denial::{CODE as DENIED, Denial, grants_block};
 pub use network::{HostPattern, PrivateEntry};
 pub(crate) use network::{Target, blocked_range};
 pub(crate) use permission::Permission;

@@ -245,7 +245,7 @@ async fn tight_limits_are_reported_with_the_lines_that_raise_them() -> Result<()
     assert_contains(
         &check_with_errors(&folder).await?,
         &[
-            "✗ swap.wasm: component `swap` cannot describe itself: ",
+            "✗ swap.wasm: `describe` of component `swap` failed: ",
             "raise `limits.memory` in hatchery.yaml",
             "✗ `swap` has ",
             " of initial memory, more than `limits.memory`, 256KiB\n",

@@ -27,6 +27,7 @@ use hatchery_core::{
     Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, JsonMap, Model, Plugin,
     RunError, Summarizer, Tool, Toolset,
 };
+use hatchery_engine::toolsets::StaticToolset;
 use wasmtime::ResourcesRequired;
 
 use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
@@ -38,7 +39,7 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_statistics::ComponentUsage;
-use crate::runtime::store::{ActiveCalls, Caller, Instantiate, Sandbox};
+use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
 use functions::{FunctionTool, Functions};
@@ -93,12 +94,13 @@ impl Component {
         let manifest = if contract.has_plain_functions() {
             let functions = Functions::of(sandbox.engine.wasm(), &code.component);
             ComponentManifest::try_from(functions.with_descriptions(name, &settings.descriptions))
+                .map_err(|reason| LoadError::Functions { component: name.into(), reason })?
         } else {
             let described =
-                sandbox.run(Caller::Loader, |store, instance| Box::pin(exports.describe(store, instance))).await;
-            described.map_err(|error| error.to_string()).and_then(ComponentManifest::try_from)
+                sandbox.run(CallOrigin::Describe, |store, instance| Box::pin(exports.describe(store, instance))).await;
+            let manifest = described.map_err(|error| error.to_string()).and_then(ComponentManifest::try_from);
+            manifest.map_err(|reason| LoadError::Describe { component: name.into(), reason })?
         };
-        let manifest = manifest.map_err(|reason| LoadError::Describe { component: name.into(), reason })?;
         Ok(Self { name: name.into(), sha256, contract, requests, settings, sandbox, exports, manifest })
     }
 
@@ -238,7 +240,7 @@ impl Component {
     /// Returns all tools as a toolset; `None` if it has none.
     pub fn toolset(self: &Arc<Self>) -> Option<Arc<dyn Toolset>> {
         let tools: Vec<_> = self.manifest.tools.iter().filter_map(|tool| self.any_tool(tool)).collect();
-        (!tools.is_empty()).then(|| Arc::new(tool::ComponentTools { name: self.name.clone(), tools }) as _)
+        (!tools.is_empty()).then(|| Arc::new(StaticToolset::new(&*self.name).tools(tools)) as _)
     }
 
     /// Returns one of its toolsets that are computed for each run.

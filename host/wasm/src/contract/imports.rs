@@ -31,7 +31,7 @@ use crate::contract::convert::{BadValue, ToWit, wit};
 use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::policy::Permission;
 use crate::runtime::store::memory::MemoryReservation;
-use crate::runtime::store::{Caller, HostState};
+use crate::runtime::store::{CallOrigin, HostState};
 
 pub use http::Exchange;
 pub use live::NestedLiveRun;
@@ -46,13 +46,15 @@ impl wit::Host for HostState {}
 impl HostState {
     /// Returns the context of the current call.
     fn context(&self) -> Result<&CallContext, wit::Error> {
-        match &self.caller {
-            Caller::Loader => Err(wit_error("NO_SESSION", "there is no session in `describe`")),
-            Caller::Model => Err(wit_error("NO_SESSION", "there is no session in a call of a component's model")),
-            Caller::Close => Err(wit_error("NO_SESSION", "there is no session when a plugin is closed")),
-            Caller::Call(cx) => Ok(cx),
-            Caller::Agent(cx, _) => Ok(&cx.call),
-        }
+        let message = match &self.origin {
+            None => "no call is in progress",
+            Some(CallOrigin::Describe) => "there is no session in `describe`",
+            Some(CallOrigin::Model) => "there is no session in a call of a component's model",
+            Some(CallOrigin::Close) => "there is no session when a plugin is closed",
+            Some(CallOrigin::Call(cx)) => return Ok(cx),
+            Some(CallOrigin::Agent(cx, _)) => return Ok(&cx.call),
+        };
+        Err(wit_error("NO_SESSION", message))
     }
 }
 
@@ -116,12 +118,14 @@ fn context(store: &mut impl StoreAccess) -> Result<CallContext, wit::Error> {
 
 /// Returns the context and the relay of the custom agent that the guest runs as.
 fn agent(store: &mut impl StoreAccess) -> Result<(AgentContext, Arc<SubAgentRelay>), wit::Error> {
-    store.with_state(|state| match &state.caller {
-        Caller::Agent(cx, relay) => Ok((cx.clone(), relay.clone())),
-        Caller::Loader | Caller::Model | Caller::Close | Caller::Call(_) => Err(wit_error(
-            "NOT_AN_AGENT",
-            "only a custom agent can run other agents; a tool or callback can transfer to one",
-        )),
+    store.with_state(|state| match &state.origin {
+        Some(CallOrigin::Agent(cx, relay)) => Ok((cx.clone(), relay.clone())),
+        None | Some(CallOrigin::Describe | CallOrigin::Model | CallOrigin::Close | CallOrigin::Call(_)) => {
+            Err(wit_error(
+                "NOT_AN_AGENT",
+                "only a custom agent can run other agents; a tool or callback can transfer to one",
+            ))
+        }
     })
 }
 

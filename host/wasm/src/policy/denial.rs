@@ -61,8 +61,8 @@ impl Denial {
                 "{self} (`components.{owner}.private` in hatchery.yaml), so only YAML agents and its own agents may use its items"
             ),
             None => {
-                let lines = lines([(&*self.component, vec![self.grant.clone()])]);
-                format!("{self}; to allow it, add to hatchery.yaml:\n{lines}")
+                let block = grants_block([(&*self.component, vec![self.grant.clone()])]);
+                format!("{self}; to allow it, add to hatchery.yaml:\n{block}")
             }
         }
     }
@@ -81,8 +81,8 @@ impl fmt::Display for Denial {
     }
 }
 
-/// Formats the block of `hatchery.yaml` with these lines below `grants:` of each component.
-pub(crate) fn lines<'a>(grants: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> String {
+/// Returns the block of `hatchery.yaml` with these lines below each component's `grants:`.
+pub(crate) fn grants_block<'a>(grants: impl IntoIterator<Item = (&'a str, Vec<String>)>) -> String {
     let mut block = String::from("components:");
     for (component, lines) in grants {
         block.push_str(&format!("\n  {component}:\n    grants:"));

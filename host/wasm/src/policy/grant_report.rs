@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 
-use super::denial::lines;
+use super::denial::grants_block;
 use super::permission::quote;
 use super::{Access, GrantCounts, Grants, HostPattern, Pattern, RequestedGrants};
 
@@ -76,7 +76,7 @@ impl GrantReport {
     /// Returns the lines of `hatchery.yaml` that grant the missing entries. `None` if none are missing.
     pub fn missing_lines(&self, component: &str) -> Option<String> {
         let all = self.missing_grants();
-        (!all.is_empty()).then(|| lines([(component, all)]))
+        (!all.is_empty()).then(|| grants_block([(component, all)]))
     }
 
     /// Returns the lines below `grants:` that grant the missing entries.

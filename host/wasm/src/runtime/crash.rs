@@ -78,7 +78,7 @@ fn panic_message(stderr: &str) -> Option<String> {
     Some(if is_long { format!("{cut}…") } else { cut })
 }
 
-/// Returns a trap as text, `None` if Wasmtime's own are as good, and the advice.
+/// Returns a description of a trap (`None` if Wasmtime's is as good) and advice.
 fn describe(trap: Trap) -> (Option<&'static str>, &'static str) {
     let (cause, advice) = match trap {
         Trap::MemoryOutOfBounds | Trap::ArrayOutOfBounds => {

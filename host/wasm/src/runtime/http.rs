@@ -42,7 +42,7 @@ pub use recorded::{RecordedHttp, RecordedResponse};
 use crate::guest_log::GuestLog;
 use crate::runtime::limits::MAX_HEADERS;
 use crate::runtime::store::call_usage::CallUsage;
-use crate::runtime::store::{Caller, HostState};
+use crate::runtime::store::{CallOrigin, HostState};
 
 /// Adds `wasi:http` to the linker.
 ///
@@ -89,11 +89,11 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) fn new(egress: Arc<Egress>, caller: &Caller, log: GuestLog, usage: Arc<CallUsage>) -> Self {
-        let invocation = caller.context().map(|cx| cx.invocation.clone());
-        let is_describing = matches!(caller, Caller::Loader);
-        let span = caller.context().map(CallContext::span).cloned().unwrap_or_default();
-        let caller = caller.context().filter(|_| egress.has_idempotency_keys()).cloned();
+    pub(crate) fn new(egress: Arc<Egress>, origin: &CallOrigin, log: GuestLog, usage: Arc<CallUsage>) -> Self {
+        let invocation = origin.context().map(|cx| cx.invocation.clone());
+        let is_describing = matches!(origin, CallOrigin::Describe);
+        let span = origin.context().map(CallContext::span).cloned().unwrap_or_default();
+        let caller = origin.context().filter(|_| egress.has_idempotency_keys()).cloned();
         let sender = RequestSender { egress, usage, log, invocation, caller, span, is_describing };
         let mut ctx = WasiHttpCtx::new();
         ctx.set_field_size_limit(MAX_HEADERS);
@@ -108,7 +108,7 @@ impl Http {
     }
 
     /// Returns true if requests may be sent to any host.
-    pub(crate) fn may_send(&self) -> bool {
+    pub(crate) fn can_send(&self) -> bool {
         !self.sender.is_describing && self.sender.egress.has_network()
     }
 

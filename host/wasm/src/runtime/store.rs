@@ -52,7 +52,7 @@ pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
 use instance_pool::WarmInstance;
 use memory::MemoryError;
-pub(crate) use state::{Caller, HostState};
+pub(crate) use state::{CallOrigin, HostState};
 
 /// Maximum number of bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are
 /// copied before they are measured.
@@ -108,18 +108,18 @@ impl Sandbox {
     /// Runs `work` with a fresh instance, under the component's limits.
     pub(crate) fn run<'a, R: Send + 'a>(
         &'a self,
-        caller: Caller,
+        origin: CallOrigin,
         work: impl FnOnce(Store<HostState>, Instance) -> GuestFuture<'a, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
-        let (caller, span) = self.start_span(caller);
+        let (origin, span) = self.start_span(origin);
         Box::pin(async move {
-            let limits = self.call_limits(&caller);
+            let limits = self.call_limits(&origin);
             let span = self.guest_span(span, &limits);
-            let log = GuestLog::new(self.component.clone(), caller.context(), &self.limits);
+            let log = GuestLog::new(self.component.clone(), origin.context(), &self.limits);
             let (clock, guest_log) = (limits.clock.clone(), log.clone());
             let guest = async move {
                 let _permits = self.reserve().await?;
-                let (store, instance) = self.instantiate(caller, clock, guest_log).await?;
+                let (store, instance) = self.instantiate(origin, clock, guest_log).await?;
                 work(store, instance).await.map_err(GuestError::Guest)
             };
             span.finish(self.run_limited(limits, &log, Box::pin(guest)).await)
@@ -134,18 +134,18 @@ impl Sandbox {
         load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G> + Send + 'a,
         work: impl FnOnce(&Accessor<HostState>, G) -> GuestFuture<'_, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
-        let (caller, span) = self.start_span(Caller::Call(cx.clone()));
+        let (origin, span) = self.start_span(CallOrigin::Call(cx.clone()));
         Box::pin(async move {
-            let limits = self.call_limits(&caller);
+            let limits = self.call_limits(&origin);
             let span = self.guest_span(span, &limits);
             let (clock, waiting) = (limits.clock.clone(), self.instance_pool.as_ref().and_then(|pool| pool.take()));
             let log = match &waiting {
                 Some(warm) => warm.log.clone(),
-                None => GuestLog::new(self.component.clone(), caller.context(), &self.limits),
+                None => GuestLog::new(self.component.clone(), origin.context(), &self.limits),
             };
             let guest_log = log.clone();
             let guest = async move {
-                let mut warm = self.resume_or_instantiate(waiting, caller, clock, guest_log).await?;
+                let mut warm = self.resume_or_instantiate(waiting, origin, clock, guest_log).await?;
                 let store = warm.store.get();
                 let guest = load(store, &warm.instance).map_err(GuestError::Guest)?;
                 let handles = store.concurrent_state_table_size();
@@ -167,22 +167,22 @@ impl Sandbox {
     }
 
     /// Begins the span of a call. The spans of the caller begin inside of it from then on.
-    fn start_span(&self, caller: Caller) -> (Caller, Span) {
-        let context = caller.context().map(CallContext::span).cloned().unwrap_or_default();
+    fn start_span(&self, origin: CallOrigin) -> (CallOrigin, Span) {
+        let context = origin.context().map(CallContext::span).cloned().unwrap_or_default();
         let mut span = context.start(SpanOperation::Guest, &self.component);
         span.record(|data| data.set("hatchery.component", self.component.clone()));
         if !span.is_recorded() {
-            return (caller, span);
+            return (origin, span);
         }
         let inside = span.context().clone();
-        let caller = match caller {
-            Caller::Call(cx) => Caller::Call(cx.with_span(inside)),
-            Caller::Agent(AgentContext { call, sink }, relay) => {
-                Caller::Agent(AgentContext { call: call.with_span(inside), sink }, relay)
+        let origin = match origin {
+            CallOrigin::Call(cx) => CallOrigin::Call(cx.with_span(inside)),
+            CallOrigin::Agent(AgentContext { call, sink }, relay) => {
+                CallOrigin::Agent(AgentContext { call: call.with_span(inside), sink }, relay)
             }
-            caller @ (Caller::Loader | Caller::Model | Caller::Close) => caller,
+            origin @ (CallOrigin::Describe | CallOrigin::Model | CallOrigin::Close) => origin,
         };
-        (caller, span)
+        (origin, span)
     }
 
     /// Joins the span of a call with the clock and the statistics that end with it.
@@ -195,17 +195,17 @@ impl Sandbox {
     async fn resume_or_instantiate(
         &self,
         waiting: Option<WarmInstance>,
-        caller: Caller,
+        origin: CallOrigin,
         clock: Arc<Clock>,
         log: GuestLog,
     ) -> Result<WarmInstance, GuestError> {
         let Some(mut warm) = waiting else {
             let permits = self.reserve().await?;
-            let (store, instance) = self.instantiate(caller, clock, log.clone()).await?;
+            let (store, instance) = self.instantiate(origin, clock, log.clone()).await?;
             return Ok(WarmInstance { store: Box::new(store), instance, log, served: 0, _permits: permits });
         };
         let store = warm.store.get();
-        store.data_mut().begin_call(self, caller).map_err(|error| GuestError::Host(error.into()))?;
+        store.data_mut().begin_call(self, origin).map_err(|error| GuestError::Host(error.into()))?;
         install_epoch_callback(store, clock);
         Ok(warm)
     }
@@ -225,20 +225,20 @@ impl Sandbox {
     }
 
     /// Returns the limits of a call, and starts its clock.
-    fn call_limits(&self, caller: &Caller) -> CallLimits {
-        let (wall, limit) = match caller {
-            Caller::Loader if self.limits.wall > DESCRIBE_TIMEOUT => (DESCRIBE_TIMEOUT, Limit::Describe),
-            Caller::Loader | Caller::Close | Caller::Call(_) => (self.limits.wall, Limit::Wall),
-            Caller::Model | Caller::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
+    fn call_limits(&self, origin: &CallOrigin) -> CallLimits {
+        let (wall, limit) = match origin {
+            CallOrigin::Describe if self.limits.wall > DESCRIBE_TIMEOUT => (DESCRIBE_TIMEOUT, Limit::Describe),
+            CallOrigin::Describe | CallOrigin::Close | CallOrigin::Call(_) => (self.limits.wall, Limit::Wall),
+            CallOrigin::Model | CallOrigin::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
-        let cancel = match caller {
+        let cancel = match origin {
             // The caller ends the call by dropping it.
-            Caller::Loader | Caller::Model | Caller::Close => CancellationToken::new(),
-            Caller::Call(cx) => cx.invocation.cancel.clone(),
-            Caller::Agent(cx, _) => cx.call.invocation.cancel.clone(),
+            CallOrigin::Describe | CallOrigin::Model | CallOrigin::Close => CancellationToken::new(),
+            CallOrigin::Call(cx) => cx.invocation.cancel.clone(),
+            CallOrigin::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
         let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), &self.engine);
-        let is_counted = !matches!(caller, Caller::Loader);
+        let is_counted = !matches!(origin, CallOrigin::Describe);
         CallLimits { clock: Arc::new(clock), cancel, wall, limit, is_counted }
     }
 
@@ -291,19 +291,19 @@ impl Sandbox {
 
     fn instantiate(
         &self,
-        caller: Caller,
+        origin: CallOrigin,
         clock: Arc<Clock>,
         log: GuestLog,
     ) -> BoxFuture<'_, Result<(Store<HostState>, Instance), GuestError>> {
         Box::pin(async move {
-            let mut store = self.store(caller, clock, log);
+            let mut store = self.store(origin, clock, log);
             let instance = self.pre.instantiate(&mut store).await.map_err(GuestError::Guest)?;
             Ok((store, instance))
         })
     }
 
-    fn store(&self, caller: Caller, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {
-        let mut store = Store::new(self.engine.wasm(), HostState::new(self, caller, log));
+    fn store(&self, origin: CallOrigin, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {
+        let mut store = Store::new(self.engine.wasm(), HostState::new(self, origin, log));
         store.limiter(HostState::meter);
         store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
         store.set_max_component_handles(self.limits.handles as usize);
@@ -361,7 +361,7 @@ fn install_epoch_callback(store: &mut Store<HostState>, clock: Arc<Clock>) {
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(move |mut store| {
         clock.check()?;
-        store.data_mut().count_resources()?;
+        store.data_mut().recount_resources()?;
         Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.clone().next_slice())))
     });
 }

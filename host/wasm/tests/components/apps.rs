@@ -268,11 +268,11 @@ async fn history_is_not_forged_and_the_running_session_is_not_changed() {
     assert_eq!(errors[1], denial("set the state key `user:lamp`"));
     assert_eq!(
         errors[2],
-        "session `session` of app `office` is that of the current run: its agents emit events instead"
+        "session `session` of app `office` belongs to the current run: its agents emit events instead"
     );
     assert_eq!(
         errors[3],
-        "session `session` of app `office` is that of the current run: delete it when its run has ended"
+        "session `session` of app `office` belongs to the current run: delete it when its run has ended"
     );
     assert!(errors[4].starts_with("Session not found: "), "{}", errors[4]);
     assert!(errors[5].starts_with("invalid name"), "{}", errors[5]);

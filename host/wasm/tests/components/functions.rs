@@ -148,7 +148,7 @@ async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
     let catalog = lab.open().await.current();
     assert_eq!(
         lab.reason(&catalog, "stationery.wasm"),
-        "component `stationery` cannot describe itself: none of its functions can be a tool, since tools take and give plain \
+        "component `stationery` cannot be loaded: none of its functions can be a tool, since tools take and give plain \
          data: `sharpen` uses a resource"
     );
 }

@@ -103,7 +103,7 @@ async fn a_component_with_too_many_instances_is_rejected() {
     let lab = Lab::new().with("misbehaver").with_limits(Limits { instances: 1, ..limits() });
     assert_eq!(
         lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
-        "component `misbehaver` cannot describe itself: it exceeded its limit of 1 core instances; raise `limits.instances` in \
+        "`describe` of component `misbehaver` failed: it exceeded its limit of 1 core instances; raise `limits.instances` in \
          hatchery.yaml to allow more"
     );
 }
@@ -113,7 +113,7 @@ async fn a_component_with_too_large_tables_is_rejected() {
     let lab = Lab::new().with("misbehaver").with_limits(Limits { tables: 1, ..limits() });
     assert_eq!(
         lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
-        "component `misbehaver` cannot describe itself: it exceeded its limit of 1 table elements; raise `limits.tables` in \
+        "`describe` of component `misbehaver` failed: it exceeded its limit of 1 table elements; raise `limits.tables` in \
          hatchery.yaml to allow more"
     );
 }

@@ -82,7 +82,7 @@ pub(crate) async fn delete(app: String, id: String) -> Result<(), types::Error> 
 fn check_idle(world: &World, app: &str, id: &str) -> Result<(), Error> {
     if (app, id) == (world.info.app.as_str(), world.info.session.as_str()) {
         let message =
-            format!("session `{id}` of app `{app}` is that of the current run: its agents emit events instead");
+            format!("session `{id}` of app `{app}` belongs to the current run: its agents emit events instead");
         return Err(Error::new("SESSION_IN_USE", message));
     }
     Ok(())

@@ -6,7 +6,7 @@ use hatchery_core::{CallContext, Capabilities, Capability, ItemKind, RunError};
 
 use super::NameResolver;
 use crate::contract::component::{AgentSpec, Component, RequiredPermission, required_permissions};
-use crate::policy::{Access, GrantReport, Grants, Permission, RequestedGrants, lines};
+use crate::policy::{Access, GrantReport, Grants, Permission, RequestedGrants, grants_block};
 
 impl NameResolver<'_> {
     /// Returns true if `component` is granted everything that this agent needs.
@@ -44,10 +44,10 @@ impl NameResolver<'_> {
         }
         if !blocks.is_empty() {
             let names: Vec<_> = blocks.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let lines = lines(blocks);
+            let block = grants_block(blocks);
             sentences.push(format!(
                 "the agents of component {} are described with more than it is granted; to grant it, add to \
-                 hatchery.yaml:\n{lines}",
+                 hatchery.yaml:\n{block}",
                 names.join(" and ")
             ));
         }

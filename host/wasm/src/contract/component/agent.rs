@@ -24,7 +24,7 @@ use crate::contract::stream;
 use crate::contract::sub_agent_relay::{PendingEvent, SubAgentRelay};
 use crate::error::CallError;
 use crate::policy::{Access, Permission};
-use crate::runtime::store::{Caller, HostState, Sandbox};
+use crate::runtime::store::{CallOrigin, HostState, Sandbox};
 
 /// Maximum number of partial events that a guest may be ahead of the emitted ones.
 const MAX_AHEAD: usize = 16;
@@ -44,8 +44,8 @@ impl CustomAgent for ComponentAgent {
         let relay = Arc::new(SubAgentRelay::default());
         let (sender, mut events) = mpsc::channel(MAX_AHEAD);
         let name = self.name.clone();
-        let caller = Caller::Agent(cx.clone(), relay.clone());
-        let guest = self.component.sandbox.run(caller, |mut store, instance| {
+        let origin = CallOrigin::Agent(cx.clone(), relay.clone());
+        let guest = self.component.sandbox.run(origin, |mut store, instance| {
             Box::pin(async move {
                 match &self.exports {
                     Profile::Async(exports) => {

@@ -25,15 +25,15 @@ pub enum Hook {
 
 impl Hook {
     /// Returns the hooks that callbacks can have.
-    pub fn of_callbacks() -> Vec<Self> {
+    pub fn callback_hooks() -> Vec<Self> {
         HookPoint::ALL.iter().copied().map(Self::At).collect()
     }
 
     /// Returns the hooks that plugins can have.
-    pub fn of_plugins() -> Vec<Self> {
-        let of_runs =
+    pub fn plugin_hooks() -> Vec<Self> {
+        let run_hooks =
             [Self::OnUserMessage, Self::BeforeRun, Self::OnEvent, Self::AfterRun, Self::OnRunError, Self::Close];
-        of_runs.into_iter().chain(Self::of_callbacks()).collect()
+        run_hooks.into_iter().chain(Self::callback_hooks()).collect()
     }
 
     /// Returns its name in the contract, such as `before-agent`.

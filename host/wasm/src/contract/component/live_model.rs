@@ -21,7 +21,7 @@ use crate::contract::convert::{EstimateSize, ToWit, to_model_error, wit};
 use crate::contract::stream::{open, read_to_end};
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
-use crate::runtime::store::{Caller, HostState};
+use crate::runtime::store::{CallOrigin, HostState};
 
 pub(super) struct LiveModel {
     pub(super) component: Arc<Component>,
@@ -46,7 +46,7 @@ impl LiveModel {
         let call = ConnectCall { name, request, config, requests, responses: sender.clone(), opened };
         let (called, model_name) = (component.clone(), model.clone());
         let run = async move {
-            let call = called.sandbox.run(Caller::Model, |mut store, instance| {
+            let call = called.sandbox.run(CallOrigin::Model, |mut store, instance| {
                 Box::pin(async move {
                     match exports {
                         Profile::Async(exports) => {

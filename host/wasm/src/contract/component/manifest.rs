@@ -130,10 +130,10 @@ impl TryFrom<RawManifest> for ComponentManifest {
             tools: described.tools.into_iter().map(DescribedTool::try_from).collect::<Result<_, _>>()?,
             toolsets: described.toolsets,
             callbacks: callbacks
-                .map(|spec| HookedItem::new("callback", spec.name, &spec.points, &Hook::of_callbacks()))
+                .map(|spec| HookedItem::new("callback", spec.name, &spec.points, &Hook::callback_hooks()))
                 .collect::<Result<_, _>>()?,
             plugins: plugins
-                .map(|spec| HookedItem::new("plugin", spec.name, &spec.hooks, &Hook::of_plugins()))
+                .map(|spec| HookedItem::new("plugin", spec.name, &spec.hooks, &Hook::plugin_hooks()))
                 .collect::<Result<_, _>>()?,
             code_executors: described.code_executors,
             summarizers: described.summarizers,
@@ -193,7 +193,7 @@ impl HookedItem {
             let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
                 let valid = Hook::names(valid);
-                format!("its {kind} `{name}` has the hook `{hook}`, which is none of {valid}")
+                format!("`{hook}` of its {kind} `{name}` is not a valid hook; valid hooks are {valid}")
             })
         };
         let hooks = hooks.iter().map(read).collect::<Result<_, _>>()?;

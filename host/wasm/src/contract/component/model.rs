@@ -26,7 +26,7 @@ use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, to_model
 use crate::contract::stream::read_to_end;
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
-use crate::runtime::store::{Caller, HostState};
+use crate::runtime::store::{CallOrigin, HostState};
 
 /// Prefix of the names of components' models.
 pub(crate) const PREFIX: &str = "component:";
@@ -82,7 +82,7 @@ impl ComponentModel {
         let model_name = model.clone();
         let run = async move {
             let response_sender = sender.clone();
-            let call = component.sandbox.run(Caller::Model, |mut store, instance| {
+            let call = component.sandbox.run(CallOrigin::Model, |mut store, instance| {
                 Box::pin(async move {
                     match exports {
                         Profile::Async(exports) => {

@@ -9,7 +9,7 @@ use super::hook::Hook;
 use crate::contract::bindings::exports::hatchery::agent::{guest_plugins, sync_guest_plugins};
 use crate::contract::convert::{FromWit, ToWit, truncate_error, truncate_event_error, wit};
 use crate::policy::{Access, Permission};
-use crate::runtime::store::{Caller, Sandbox};
+use crate::runtime::store::{CallOrigin, Sandbox};
 
 /// The async and the sync profile have an interface for plugins each. Their generated types share no trait.
 macro_rules! plugin_interface {
@@ -100,18 +100,18 @@ macro_rules! plugin_interface {
                     return;
                 }
                 let (name, exports) = (self.hooked.name.clone(), self.exports.clone());
-                let call = self.component.sandbox.run(Caller::Close, |mut store, instance| {
+                let call = self.component.sandbox.run(CallOrigin::Close, |mut store, instance| {
                     Box::pin(async move {
                         let guest = exports.load(&mut store, &instance)?;
                         store.run_concurrent(async move |accessor| guest.call_close(accessor, name).await).await?
                     })
                 });
-                let failure = match call.await {
+                let error = match call.await {
                     Ok(Ok(())) => return,
                     Ok(Err(error)) => truncate_error(error).message,
                     Err(error) => error.to_string(),
                 };
-                tracing::warn!("plugin `{}` cannot be closed: {failure}", self.qualified_name());
+                tracing::warn!("`close` of plugin `{}` failed: {error}", self.qualified_name());
             }
 
             async fn on_run_error(&self, cx: &CallContext, error: &RunError) {

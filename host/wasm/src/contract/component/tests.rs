@@ -106,14 +106,14 @@ fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
     assert_eq!(
         refused(RawManifest { plugins, ..RawManifest::default() }),
-        "its plugin `censor` has the hook `on-tea-time`, which is none of `on-user-message`, `before-run`, \
+        "`on-tea-time` of its plugin `censor` is not a valid hook; valid hooks are `on-user-message`, `before-run`, \
          `on-event`, `after-run`, `on-run-error`, `close`, `before-agent`, `after-agent`, `on-agent-error`, \
          `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
     let callbacks = vec![guest_callbacks::CallbackSpec { name: "stamp".into(), points: vec!["on-event".into()] }];
     assert_eq!(
         refused(RawManifest { callbacks, ..RawManifest::default() }),
-        "its callback `stamp` has the hook `on-event`, which is none of `before-agent`, `after-agent`, \
+        "`on-event` of its callback `stamp` is not a valid hook; valid hooks are `before-agent`, `after-agent`, \
          `on-agent-error`, `before-model`, `after-model`, `on-model-error`, `before-tool`, `after-tool`, `on-tool-error`"
     );
 }
@@ -126,7 +126,7 @@ async fn a_component_whose_describe_does_not_return_is_refused_after_five_second
     let error = described(spins, Limits { cpu: minute, wall: minute, ..Limits::default() }).await.err().unwrap();
     assert_eq!(
         error.to_string(),
-        "component `made` cannot describe itself: it exceeded its limit of 5s for `describe`; let it only return the component's items"
+        "`describe` of component `made` failed: it exceeded its limit of 5s for `describe`; let it only return the component's items"
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let quick = Limits { cpu: minute, wall: Duration::from_millis(50), ..Limits::default() };
@@ -143,7 +143,7 @@ async fn unlimited_times_are_no_limits() {
 #[tokio::test]
 async fn a_model_has_no_session_and_can_write_to_the_log() {
     let made = described("(component)", Limits::default()).await.unwrap();
-    let answers = made.sandbox.run(Caller::Model, |mut store, _| {
+    let answers = made.sandbox.run(CallOrigin::Model, |mut store, _| {
         Box::pin(async move {
             let state = store.data_mut();
             let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());
@@ -170,7 +170,7 @@ async fn a_model_has_no_session_and_can_write_to_the_log() {
 async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));
-    let request = made.sandbox.run(Caller::Call(cx.clone()), |mut store, _| {
+    let request = made.sandbox.run(CallOrigin::Call(cx.clone()), |mut store, _| {
         Box::pin(async move {
             let mut ask = |bytes: usize, payload: &str| {
                 session::Host::request_confirmation(store.data_mut(), "x".repeat(bytes), Some(payload.into()))

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, RunError, Tool, ToolError, Toolset};
+use hatchery_core::{CallContext, FunctionDeclaration, ItemKind, JsonMap, Tool, ToolError};
 use serde_json::Value;
 
 use super::Component;
@@ -61,26 +61,5 @@ impl ComponentTool {
             Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
             Err(error) => Ok(Err(error)),
         }
-    }
-}
-
-/// All tools of a component as a toolset.
-pub(super) struct ComponentTools {
-    pub(super) name: Arc<str>,
-    pub(super) tools: Vec<Arc<dyn Tool>>,
-}
-
-#[async_trait]
-impl Toolset for ComponentTools {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn tool_names(&self) -> Option<Vec<String>> {
-        Some(self.tools.iter().map(|tool| tool.declaration().name.clone()).collect())
-    }
-
-    async fn tools(&self, _: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-        Ok(self.tools.clone())
     }
 }

@@ -64,7 +64,7 @@ impl HostState {
     /// Checks that the component may ask, and reads its configuration.
     fn credential_request(&mut self, config: &str) -> Result<Request, wit::Error> {
         let cx = self.writable()?.clone();
-        if !self.may_send() {
+        if !self.can_send() {
             let denial = Denial::new(
                 &self.component,
                 "ask the user for credentials, because it may send requests to no host",
@@ -95,7 +95,7 @@ impl HostState {
             AuthError::Refused { .. } | AuthError::Answer(_) => wit_error(FAILED, error.for_models()),
             AuthError::Setting { .. } => wit_error("BAD_INPUT", format!("the configuration of a credential: {error}")),
             AuthError::ServiceAccount(_) | AuthError::Egress(_) | AuthError::Server { .. } => {
-                tracing::warn!(component = &*self.component, "it gets no credential of a user: {error}");
+                tracing::warn!(component = &*self.component, "cannot get a credential of a user: {error}");
                 wit_error(FAILED, error.for_models())
             }
         }

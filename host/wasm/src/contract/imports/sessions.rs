@@ -178,7 +178,7 @@ pub(super) async fn append(
     if let Some(event) = earlier {
         return Ok(store.with_state(|host| host.grants.redact_state(event.to_wit())));
     }
-    let event = own_event(&cx, EventData::from_wit(event)?, record.event_id())?;
+    let event = prepare_event(&cx, EventData::from_wit(event)?, record.event_id())?;
     cx.invocation.count_event(&event)?;
     record.begin().await?;
     cx.invocation.services.sessions.append(&key, &event).await?;
@@ -209,7 +209,7 @@ fn key(cx: &CallContext, app: &str, id: &str) -> Result<SessionKey, wit::Error> 
     Ok(key)
 }
 
-/// Fails if there are apps, and this is none of them.
+/// Returns an error if the host has apps and none of them has this name.
 fn check_app(cx: &CallContext, app: &str) -> Result<(), wit::Error> {
     match &cx.invocation.apps {
         Some(apps) if !apps.app_names().iter().any(|name| name == app) => {
@@ -219,10 +219,10 @@ fn check_app(cx: &CallContext, app: &str) -> Result<(), wit::Error> {
     }
 }
 
-/// Fails if the session is that of the current run, or of an enclosing one.
+/// Returns an error if the session belongs to the current run or an enclosing one.
 fn check_idle(cx: &CallContext, key: &SessionKey, instead: &str) -> Result<(), wit::Error> {
     if cx.invocation.and_parents().any(|run| run.session_key == *key) {
-        let message = format!("session `{}` of app `{}` is that of the current run: {instead}", key.id, key.app);
+        let message = format!("session `{}` of app `{}` belongs to the current run: {instead}", key.id, key.app);
         return Err(wit_error("SESSION_IN_USE", message));
     }
     Ok(())
@@ -234,9 +234,9 @@ async fn find_event(cx: &CallContext, key: &SessionKey, id: &str) -> Result<Opti
     Ok(session.and_then(|session| session.events.iter().find(|event| event.id == id).cloned()))
 }
 
-/// Returns the event as one of the current agent, with this id; a new one if it is empty. It proves nothing, so that
-/// its calls are never acted on.
-fn own_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Event>, wit::Error> {
+/// Completes an event that code appends: sets the author, the id and the run, and removes any proof, so that the engine
+/// never acts on its calls.
+fn prepare_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Event>, wit::Error> {
     if data.author.is_empty() {
         data.author = cx.agent.to_string();
     }

@@ -15,7 +15,7 @@ use super::{RequestSender, body::ResponseBody};
 use crate::runtime::limits::{Limit, MAX_HEADERS};
 use crate::runtime::store::meter::header_size;
 
-/// A request. Header values are texts of characters up to U+00FF, one for each byte.
+/// A request. Header values are Latin-1: each character is one byte.
 pub(crate) struct BufferedRequest {
     pub(crate) method: String,
     pub(crate) url: String,
@@ -77,7 +77,7 @@ fn headers(list: Vec<(String, String)>) -> Result<HeaderMap, HttpError> {
         if DEFAULT_FORBIDDEN_HEADERS.contains(&key) {
             return Err(HttpError::Request(format!("the header `{name}` is set by the host")));
         }
-        // It follows from the body.
+        // The HTTP client sets it from the body.
         if key != CONTENT_LENGTH {
             headers.append(key, value);
         }

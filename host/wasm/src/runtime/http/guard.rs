@@ -50,7 +50,7 @@ fn request_body(
     let state = store.data_mut();
     let borrowed = Resource::<HostOutgoingRequest>::new_borrow(request.rep());
     let opened = types::HostOutgoingRequest::body(&mut state.http(), request)?;
-    if opened.is_ok() && !state.may_send() {
+    if opened.is_ok() && !state.can_send() {
         let request = state.resources().get_mut(&borrowed)?;
         request.body = Some(empty());
     }

@@ -66,8 +66,8 @@ impl CallStatistics {
         self.cpu.add(nanoseconds(cpu));
     }
 
-    /// Adds the most bytes that an instance has used in a call.
-    pub(super) fn add_memory(&self, bytes: u64) {
+    /// Records the peak memory of an instance during a call.
+    pub(super) fn record_peak_memory(&self, bytes: u64) {
         self.memory.add(bytes);
     }
 
@@ -185,7 +185,7 @@ mod tests {
             statistics.count_call(Limit::Wall, Duration::from_millis(milliseconds), Duration::from_nanos(7));
         }
         statistics.count_call(Limit::AgentWall, Duration::from_secs(60), Duration::from_nanos(7));
-        statistics.add_memory(1 << 20);
+        statistics.record_peak_memory(1 << 20);
         statistics.count_limit("limits.wall");
         statistics.count_limit("limits.wall");
         let usage = statistics.usage();

@@ -1,4 +1,4 @@
-//! Data of a Wasmtime store: the caller, the grants, and the usage of the call so far.
+//! Data of a Wasmtime store: the origin, the grants and the usage of the current call.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use crate::runtime::http::{Http, RequestSender};
 /// Resources of a guest that it does not open itself, such as its standard streams.
 const HOST_RESOURCES: usize = 24;
 
-/// The caller on whose behalf a call runs.
-pub(crate) enum Caller {
-    /// No caller: the component describes itself.
-    Loader,
+/// What a guest is called for.
+pub(crate) enum CallOrigin {
+    /// The description of the component, when it is loaded.
+    Describe,
     /// A model request, which may come from outside of any session.
     Model,
-    /// The end of a plugin, outside of any session.
+    /// A plugin's `close` hook, which runs outside of any session.
     Close,
-    /// A call within a run, such as that of a tool or a callback.
+    /// A call within a run, such as a call of a tool or a callback.
     Call(CallContext),
     /// A custom agent, with the events of its sub-agents.
     Agent(AgentContext, Arc<SubAgentRelay>),
 }
 
-impl Caller {
+impl CallOrigin {
     /// Returns the context of the call; `None` outside of runs.
     pub(crate) fn context(&self) -> Option<&CallContext> {
         match self {
-            Self::Loader | Self::Model | Self::Close => None,
+            Self::Describe | Self::Model | Self::Close => None,
             Self::Call(cx) => Some(cx),
             Self::Agent(cx, _) => Some(&cx.call),
         }
@@ -67,7 +67,8 @@ pub(crate) struct HostState {
     statistics: Arc<CallStatistics>,
     /// Bytes charged for the resources in `table`.
     resource_bytes: u64,
-    pub(crate) caller: Caller,
+    /// `None` while the instance is pooled.
+    pub(crate) origin: Option<CallOrigin>,
     pub(crate) component: Arc<str>,
     pub(crate) grants: Arc<Grants>,
     pub(crate) credentials: Arc<CredentialAccess>,
@@ -85,7 +86,7 @@ pub(crate) struct HostState {
 
 impl Drop for HostState {
     fn drop(&mut self) {
-        self.add_memory();
+        self.record_peak_memory();
     }
 }
 
@@ -102,18 +103,20 @@ impl WasiHttpView for HostState {
 }
 
 impl HostState {
-    pub(super) fn new(sandbox: &Sandbox, caller: Caller, log: GuestLog) -> Self {
+    pub(super) fn new(sandbox: &Sandbox, origin: CallOrigin, log: GuestLog) -> Self {
         let bare;
-        let wasi_environment = match caller {
+        let wasi_environment = match origin {
             // A description must not depend on grants.
-            Caller::Loader => {
+            CallOrigin::Describe => {
                 bare = WasiEnvironment::for_describe();
                 &bare
             }
-            Caller::Model | Caller::Close | Caller::Call(_) | Caller::Agent(..) => &sandbox.wasi_environment,
+            CallOrigin::Model | CallOrigin::Close | CallOrigin::Call(_) | CallOrigin::Agent(..) => {
+                &sandbox.wasi_environment
+            }
         };
         let limits = &sandbox.limits;
-        let memory = InstanceMemory::new(limits.clone(), sandbox.engine.memory().clone(), caller.run_key());
+        let memory = InstanceMemory::new(limits.clone(), sandbox.engine.memory().clone(), origin.run_key());
         let usage = Arc::new(CallUsage::new(limits.clone(), log.clone(), memory.clone()));
         let mut table = ResourceTable::new();
         table.set_max_capacity(limits.handles as usize + HOST_RESOURCES);
@@ -121,12 +124,12 @@ impl HostState {
             wasi: wasi_environment.wasi(Stdio::new(&log, "stdout"), Stdio::new(&log, "stderr")),
             folders: wasi_environment.preopens(),
             table,
-            http: Http::new(sandbox.egress.clone(), &caller, log.clone(), usage.clone()),
+            http: Http::new(sandbox.egress.clone(), &origin, log.clone(), usage.clone()),
             meter: Meter::new(limits.clone(), memory.clone()),
             memory,
             statistics: sandbox.statistics.clone(),
             resource_bytes: 0,
-            caller,
+            origin: Some(origin),
             component: sandbox.component.clone(),
             grants: sandbox.grants.clone(),
             credentials: sandbox.credentials.clone(),
@@ -140,31 +143,32 @@ impl HostState {
         }
     }
 
-    /// Starts the next call of a warm instance, and drops the data of the last one. Memory and tables stay counted.
+    /// Starts the next call of a warm instance, and drops the data of the last one. Its memory and tables remain
+    /// charged.
     ///
     /// # Errors
     /// If the run of the call has no memory left for the instance.
-    pub(super) fn begin_call(&mut self, sandbox: &Sandbox, caller: Caller) -> Result<(), MemoryError> {
-        self.memory.move_to_run(caller.run_key())?;
-        self.log.reset(caller.context());
+    pub(super) fn begin_call(&mut self, sandbox: &Sandbox, origin: CallOrigin) -> Result<(), MemoryError> {
+        self.memory.move_to_run(origin.run_key())?;
+        self.log.reset(origin.context());
         self.usage = Arc::new(CallUsage::new(sandbox.limits.clone(), self.log.clone(), self.memory.clone()));
-        self.http = Http::new(sandbox.egress.clone(), &caller, self.log.clone(), self.usage.clone());
-        self.caller = caller;
+        self.http = Http::new(sandbox.egress.clone(), &origin, self.log.clone(), self.usage.clone());
+        self.origin = Some(origin);
         self.writes = PendingWrites::new(sandbox.limits.clone());
         self.nesting = Nesting::current();
         Ok(())
     }
 
-    /// Returns true if no host call of the guest is still open: each request and each answer of a model holds the
-    /// counters of the call, beside this state and its `http`.
+    /// Returns true if no host call of the guest is in progress. Every request and response holds a reference to
+    /// `usage`, besides this state and `http`.
     pub(super) fn is_released(&self) -> bool {
         Arc::strong_count(&self.usage) == 2
     }
 
-    /// Drops the caller, before the instance is pooled.
+    /// Drops the origin of the call, before the instance is pooled.
     pub(super) fn end_call(&mut self) {
-        self.add_memory();
-        self.caller = Caller::Loader;
+        self.record_peak_memory();
+        self.origin = None;
         self.log.reset(None);
         self.http.drop_invocation();
         self.runs.clear();
@@ -172,16 +176,16 @@ impl HostState {
         let _ = self.memory.move_to_run(None);
     }
 
-    /// Adds the memory of the call to the statistics, except for one that describes the component.
-    fn add_memory(&self) {
-        if !matches!(self.caller, Caller::Loader) {
-            self.statistics.add_memory(self.memory.peak());
+    /// Records the peak memory of the call in progress, unless it describes the component.
+    fn record_peak_memory(&self) {
+        if !matches!(self.origin, None | Some(CallOrigin::Describe)) {
+            self.statistics.record_peak_memory(self.memory.peak());
         }
     }
 
     /// Returns true if the guest may send HTTP requests to any host.
-    pub(crate) fn may_send(&self) -> bool {
-        self.http.may_send()
+    pub(crate) fn can_send(&self) -> bool {
+        self.http.can_send()
     }
 
     /// Returns the sender of the call's HTTP requests.
@@ -197,7 +201,7 @@ impl HostState {
     pub(crate) fn charge_resources(&mut self, bytes: u64) -> Result<(), MemoryError> {
         match self.memory.charge(bytes) {
             Ok(()) => self.resource_bytes += bytes,
-            Err(_) => self.count_resources()?,
+            Err(_) => self.recount_resources()?,
         }
         Ok(())
     }
@@ -206,7 +210,7 @@ impl HostState {
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub(super) fn count_resources(&mut self) -> Result<(), MemoryError> {
+    pub(super) fn recount_resources(&mut self) -> Result<(), MemoryError> {
         let bytes = self.table.iter_mut().map(|resource| resource_size(resource)).sum::<u64>();
         if let Some(more) = bytes.checked_sub(self.resource_bytes) {
             self.memory.charge(more)?;

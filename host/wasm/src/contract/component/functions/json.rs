@@ -76,7 +76,7 @@ fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
         (Shape::Variant(cases), value) => variant(cases, value),
         (Shape::Enum(names), Value::String(name)) if names.contains(&name) => Ok(Val::Enum(name)),
         (Shape::Option(_), Value::Null) => Ok(Val::Option(None)),
-        (Shape::Option(inner), value) if inner.may_be_null() => {
+        (Shape::Option(inner), value) if inner.is_nullable() => {
             let (_, value) = only_key(value, |key| key == "some", "`null` or an object with the key `some`")?;
             let value = to_val(inner, value).map_err(|error| error.below(".some".into()))?;
             Ok(Val::Option(Some(Box::new(value))))
@@ -114,7 +114,7 @@ fn fields(known: &[Field], mut map: JsonMap) -> Result<Vec<(String, Val)>, Misma
     let values = known.iter().map(|Field { name, shape }| {
         let value = match map.shift_remove(name) {
             Some(value) => to_val(shape, value).map_err(|error| error.below(format!(".{name}")))?,
-            None if shape.may_be_null() => Val::Option(None),
+            None if shape.is_nullable() => Val::Option(None),
             None => return Err(Mismatch::new("is missing").below(format!(".{name}"))),
         };
         Ok((name.clone(), value))
@@ -287,7 +287,7 @@ pub(super) fn from_val(shape: &Shape, value: Val) -> Result<Value, BadValue> {
         (Shape::Enum(_), Val::Enum(name)) => name.into(),
         (Shape::Option(_), Val::Option(None)) => Value::Null,
         (Shape::Option(inner), Val::Option(Some(value))) => match from_val(inner, *value)? {
-            value if inner.may_be_null() => with_tag("some", value),
+            value if inner.is_nullable() => with_tag("some", value),
             value => value,
         },
         (Shape::Result { ok, .. }, Val::Result(Ok(value))) => with_tag("ok", optional(ok.as_deref(), value)?),

@@ -37,7 +37,7 @@ pub(super) fn of(shape: &Shape) -> Value {
         }
         Shape::Variant(cases) => of_variant(cases),
         Shape::Enum(names) => json!({"type": "string", "enum": names}),
-        Shape::Option(value) if value.may_be_null() => {
+        Shape::Option(value) if value.is_nullable() => {
             any_of(vec![with_tag("some", of(value)), json!({"type": "null"})])
         }
         Shape::Option(value) => any_of(vec![of(value), json!({"type": "null"})]),
@@ -54,7 +54,7 @@ pub(super) fn of(shape: &Shape) -> Value {
 /// Returns the schema of an object with exactly these keys.
 pub(super) fn of_record(fields: &[Field]) -> Value {
     let properties: Map<String, Value> = fields.iter().map(|field| (field.name.clone(), of(&field.shape))).collect();
-    let required: Vec<_> = fields.iter().filter(|field| !field.shape.may_be_null()).map(|field| &field.name).collect();
+    let required: Vec<_> = fields.iter().filter(|field| !field.shape.is_nullable()).map(|field| &field.name).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 

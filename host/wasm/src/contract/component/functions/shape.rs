@@ -135,7 +135,7 @@ impl Shape {
     }
 
     /// Returns true if `null` is one of its values.
-    pub(super) fn may_be_null(&self) -> bool {
+    pub(super) fn is_nullable(&self) -> bool {
         matches!(self, Self::Option(_))
     }
 }
