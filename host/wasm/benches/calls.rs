@@ -31,7 +31,7 @@ use wasmtime::component::{InstancePre, Source, StreamConsumer, StreamResult};
 use bare::bindings::exports::hatchery::agent::{guest_agents, guest_tools};
 use bare::bindings::hatchery::agent::types::Event;
 use bare::{MinimalState, bare_pre, bare_store, bare_tool};
-use support::{Lab, context, context_of, run_custom_in};
+use support::{TestCatalog, context, context_of, run_custom_in};
 
 /// Events of the long run.
 const EVENTS: u32 = 1000;
@@ -115,7 +115,7 @@ fn ratio(what: &str, ours: Duration, bare: Duration) {
 fn main() {
     let runtime = Runtime::new().unwrap();
     let mut criterion = Criterion::default().configure_from_args();
-    let catalog = runtime.block_on(Lab::new().with("gallery").with("misbehaver").with("swap").catalog());
+    let catalog = runtime.block_on(TestCatalog::new().with("gallery").with("misbehaver").with("swap").catalog());
     tool_call(&runtime, &mut criterion, &catalog);
     pooled_instance(&runtime, &mut criterion, &catalog);
     three_events(&runtime, &mut criterion, &catalog);
@@ -142,7 +142,8 @@ fn tool_call(runtime: &Runtime, criterion: &mut Criterion, catalog: &Arc<Catalog
 /// Measures a guest that starts fast, and one that builds a table of 8 MiB in its first call.
 fn pooled_instance(runtime: &Runtime, criterion: &mut Criterion, fresh: &Arc<Catalog>) {
     let settings = ComponentSettings { warm: Some(InstancePoolConfig::default()), ..ComponentSettings::default() };
-    let pooled = runtime.block_on(Lab::new().with("misbehaver").with_settings("misbehaver", settings).catalog());
+    let pooled =
+        runtime.block_on(TestCatalog::new().with("misbehaver").with_settings("misbehaver", settings).catalog());
     for (tool, args, what) in
         [("echo", json!({"value": {"city": "Paris"}}), "small"), ("lookup", json!({}), "with a dear start")]
     {

@@ -20,7 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use support::{Lab, call_in, context};
+use support::{TestCatalog, call_in, context};
 
 /// Spinning guests beside the measured one.
 const OTHERS: usize = 200;
@@ -35,9 +35,9 @@ const HOURS: Duration = Duration::from_secs(36_000);
 
 async fn catalog(wall: Duration) -> Arc<Catalog> {
     let limits = Limits { cpu: HOURS, wall, ..Limits::default() };
-    let mut lab = Lab::new().with("misbehaver").with_limits(limits);
-    lab.options.engine = Engine::new(&EngineOptions { instances: 300, ..EngineOptions::default() }).unwrap();
-    lab.catalog().await
+    let mut test_catalog = TestCatalog::new().with("misbehaver").with_limits(limits);
+    test_catalog.options.engine = Engine::new(&EngineOptions { instances: 300, ..EngineOptions::default() }).unwrap();
+    test_catalog.catalog().await
 }
 
 /// Prints the median and the 99th percentile.
@@ -52,7 +52,7 @@ fn print(what: &str, mut times: Vec<Duration>, target: Duration) {
 }
 
 /// Returns the time from a cancel to the end of a spinning guest.
-async fn cancel(catalog: &Arc<Catalog>) -> Duration {
+async fn cancel_latency(catalog: &Arc<Catalog>) -> Duration {
     let cx = context(catalog);
     let (spinning, cancel) = (catalog.clone(), cx.invocation.cancel.clone());
     let before = catalog.components["misbehaver"].running();
@@ -68,7 +68,7 @@ async fn cancel(catalog: &Arc<Catalog>) -> Duration {
 }
 
 /// Returns the time from the deadline of a spinning guest to its end.
-async fn deadline(catalog: &Arc<Catalog>) -> Duration {
+async fn deadline_latency(catalog: &Arc<Catalog>) -> Duration {
     let (spinning, cx) = (catalog.clone(), context(catalog));
     let began = Instant::now();
     tokio::spawn(async move { call_in(&cx, &spinning, "spin", json!({})).await }).await.unwrap().unwrap_err();
@@ -97,8 +97,8 @@ async fn measure(among: &str, endless: &Arc<Catalog>, timed: &Arc<Catalog>) {
     let (mut cancels, mut deadlines, mut trips) = (Vec::new(), Vec::new(), Vec::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     for _ in 0..TIMES {
-        cancels.push(cancel(endless).await);
-        deadlines.push(deadline(timed).await);
+        cancels.push(cancel_latency(endless).await);
+        deadlines.push(deadline_latency(timed).await);
         trips.push(round_trip(&listener).await);
     }
     print(&format!("from cancel to end, {among}"), cancels, Duration::from_millis(20));

@@ -5,7 +5,7 @@ use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::Limits;
 use serde_json::json;
 
-use crate::support::{Lab, Listener, run_app, run_custom, transcript};
+use crate::support::{Listener, TestCatalog, run_app, run_custom, transcript};
 
 fn pair(author: &str, text: &str) -> (String, String) {
     (author.into(), text.into())
@@ -13,7 +13,7 @@ fn pair(author: &str, text: &str) -> (String, String) {
 
 #[tokio::test]
 async fn a_custom_agent_relays_drops_and_adds_events() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("relay").catalog().await;
     let model = Scripted::new().default_reply("I am the talker");
     let (events, error) = run_app(&catalog, "relay", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -30,7 +30,7 @@ async fn a_custom_agent_relays_drops_and_adds_events() {
 
 #[tokio::test]
 async fn partial_events_of_a_relayed_answer_keep_the_id_of_the_complete_event() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("relay").catalog().await;
     let model = Scripted::new().default_reply(Reply::chunks(["I am ", "the talker"]));
     let config = RunConfig { streaming_mode: StreamingMode::On, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "relay", "hello", model, config).await;
@@ -42,7 +42,8 @@ async fn partial_events_of_a_relayed_answer_keep_the_id_of_the_complete_event() 
 
 #[tokio::test]
 async fn an_agent_that_calls_its_model_gets_partial_responses_and_then_the_complete_one() {
-    let catalog = Lab::new().with("relay").with_grants("relay", json!({"models": ["scripted:*"]})).catalog().await;
+    let catalog =
+        TestCatalog::new().with("relay").with_grants("relay", json!({"models": ["scripted:*"]})).catalog().await;
     let model = Scripted::new().default_reply(Reply::chunks(["One ", "two"]));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -55,7 +56,7 @@ async fn an_agent_that_calls_its_model_gets_partial_responses_and_then_the_compl
 
 #[tokio::test]
 async fn a_sub_agent_that_fails_and_is_relayed_ends_the_run_with_its_own_error() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("relay").catalog().await;
     let model = Scripted::new().default_reply(Reply::status(429, "slow down"));
     let (events, error) = run_app(&catalog, "relay", "hello", model, RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "MODEL_RATE_LIMITED");
@@ -65,7 +66,7 @@ async fn a_sub_agent_that_fails_and_is_relayed_ends_the_run_with_its_own_error()
 
 #[tokio::test]
 async fn an_agent_that_traps_ends_the_run_and_its_events_are_kept() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     let (events, error) = run_app(&catalog, "trapping_agent", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "COMPONENT_TRAPPED");
     assert_eq!(transcript(&events)[0], pair("trapping_agent", "about to trap"));
@@ -74,7 +75,7 @@ async fn an_agent_that_traps_ends_the_run_and_its_events_are_kept() {
 
 #[tokio::test]
 async fn an_agent_that_fails_ends_the_run_with_its_own_code() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     let (events, error) = run_app(&catalog, "failing_agent", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "BROKEN");
     assert_eq!(transcript(&events)[0], pair("failing_agent", "about to fail"));
@@ -83,7 +84,7 @@ async fn an_agent_that_fails_ends_the_run_with_its_own_code() {
 
 #[tokio::test]
 async fn a_slow_listener_slows_the_guest_down() {
-    let catalog = Lab::new().with("swap").with_limits(Limits::default()).catalog().await;
+    let catalog = TestCatalog::new().with("swap").with_limits(Limits::default()).catalog().await;
     let listener = Listener::new(1);
     let run = run_custom(&catalog, "swap", &listener);
     tokio::pin!(run);
@@ -106,7 +107,7 @@ fn dice_script() -> Scripted {
 
 #[tokio::test]
 async fn an_llm_agent_calls_its_components_tool_and_the_state_is_stored_with_the_answer() {
-    let catalog = Lab::new().with("dice").catalog().await;
+    let catalog = TestCatalog::new().with("dice").catalog().await;
     let (events, error) =
         run_app(&catalog, "dice", "Roll a die with 20 sides", dice_script(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -120,7 +121,7 @@ async fn an_llm_agent_calls_its_components_tool_and_the_state_is_stored_with_the
 
 #[tokio::test]
 async fn a_components_callback_answers_instead_of_the_tool() {
-    let catalog = Lab::new().with("dice").catalog().await;
+    let catalog = TestCatalog::new().with("dice").catalog().await;
     let (events, error) =
         run_app(&catalog, "dice", "Roll a die with 1 side", dice_script(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -131,8 +132,11 @@ async fn a_components_callback_answers_instead_of_the_tool() {
 
 #[tokio::test]
 async fn state_changes_of_an_agent_are_stored_with_its_next_event() {
-    let catalog =
-        Lab::new().with("greeter").with_grants("greeter", json!({"state": {"write": ["user:*"]}})).catalog().await;
+    let catalog = TestCatalog::new()
+        .with("greeter")
+        .with_grants("greeter", json!({"state": {"write": ["user:*"]}}))
+        .catalog()
+        .await;
     let (events, error) = run_app(&catalog, "greeter", "My name is Ada.", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     assert_eq!(

@@ -10,21 +10,21 @@ use hatchery_wasm::Limits;
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Chat, Lab, OneModel, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, transcript};
 
 /// Returns a chat with an app of the component, which may run the apps of its catalog.
-async fn chat(lab: Lab, app: &str, model: Scripted) -> Chat {
-    let catalog = lab.catalog().await;
+async fn chat(test_catalog: TestCatalog, app: &str, model: Scripted) -> Chat {
+    let catalog = test_catalog.catalog().await;
     Chat::new(&catalog, app, Arc::new(OneModel(Arc::new(model))), Plugins::default()).with_apps(&catalog)
 }
 
-fn lab(grants: Value) -> Lab {
-    Lab::new().with("services").with_grants("services", grants)
+fn test_catalog(grants: Value) -> TestCatalog {
+    TestCatalog::new().with("services").with_grants("services", grants)
 }
 
 /// Lets the courier run an app. Returns its last words, as JSON if they are.
-async fn send(lab: Lab, message: &str, config: RunConfig) -> Result<Value, RunError> {
-    let (events, error) = chat(lab, "courier", Scripted::new()).await.say(message, config).await;
+async fn send(test_catalog: TestCatalog, message: &str, config: RunConfig) -> Result<Value, RunError> {
+    let (events, error) = chat(test_catalog, "courier", Scripted::new()).await.say(message, config).await;
     match error {
         Some(error) => Err(error),
         None => {
@@ -35,9 +35,9 @@ async fn send(lab: Lab, message: &str, config: RunConfig) -> Result<Value, RunEr
 }
 
 /// Lets a model of the component call a tool. Returns the tool's response.
-async fn ask(lab: Lab, tool: &str, args: Value) -> Value {
+async fn ask(test_catalog: TestCatalog, tool: &str, args: Value) -> Value {
     let model = Scripted::sequence([Reply::call(tool, args), Reply::text("done")]);
-    let (events, error) = chat(lab, "office", model).await.say("hello", RunConfig::default()).await;
+    let (events, error) = chat(test_catalog, "office", model).await.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let response = events.iter().flat_map(|event| event.function_responses()).next().unwrap().response.clone();
     Value::Object(response)
@@ -50,9 +50,9 @@ fn denial(action: &str) -> String {
 #[tokio::test]
 async fn an_app_is_run_with_the_grant_that_the_denial_names() {
     let args = || json!({"app": "night_watch", "text": "go on"});
-    let denied = ask(lab(json!({})), "delegate", args()).await;
+    let denied = ask(test_catalog(json!({})), "delegate", args()).await;
     assert_eq!(denied, json!({"error": denial("run the app `night_watch`")}));
-    let allowed = ask(lab(json!({"runs": ["night_watch"]})), "delegate", args()).await;
+    let allowed = ask(test_catalog(json!({"runs": ["night_watch"]})), "delegate", args()).await;
     assert_eq!(allowed["texts"], json!(["watchman: All is well.", "watchman: Still well.", "relief: Good morning."]));
     assert_eq!(allowed["error"], json!(null));
     assert!(allowed["run"].as_str().unwrap().starts_with("e-"));
@@ -60,19 +60,19 @@ async fn an_app_is_run_with_the_grant_that_the_denial_names() {
 
 #[tokio::test]
 async fn only_granted_apps_are_listed() {
-    assert_eq!(ask(lab(json!({})), "list_apps", json!({})).await, json!({"result": []}));
-    let listed = ask(lab(json!({"runs": ["night_watch", "c*"]})), "list_apps", json!({})).await;
+    assert_eq!(ask(test_catalog(json!({})), "list_apps", json!({})).await, json!({"result": []}));
+    let listed = ask(test_catalog(json!({"runs": ["night_watch", "c*"]})), "list_apps", json!({})).await;
     assert_eq!(listed, json!({"result": ["chatterbox", "courier", "night_watch"]}));
 }
 
 #[tokio::test]
 async fn a_run_is_stored_in_the_session_of_the_user_with_the_state_that_it_is_given() {
-    let lab = lab(json!({"runs": ["*"]}));
+    let test_catalog = test_catalog(json!({"runs": ["*"]}));
     let model = Scripted::sequence([
         Reply::call("delegate", json!({"app": "night_watch", "text": "hi", "session": "watch", "state": "lamp"})),
         Reply::text("done"),
     ]);
-    let chat = chat(lab, "office", model).await;
+    let chat = chat(test_catalog, "office", model).await;
     chat.say("hello", RunConfig::default()).await;
     let key = SessionKey::new("night_watch", "user", "watch");
     let stored = chat.services().sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
@@ -82,15 +82,15 @@ async fn a_run_is_stored_in_the_session_of_the_user_with_the_state_that_it_is_gi
 #[tokio::test]
 async fn state_that_is_shared_needs_its_own_grant() {
     let args = json!({"app": "night_watch", "text": "hi", "state": "user:lamp"});
-    let denied = ask(lab(json!({"runs": ["*"]})), "delegate", args.clone()).await;
+    let denied = ask(test_catalog(json!({"runs": ["*"]})), "delegate", args.clone()).await;
     assert_eq!(denied, json!({"error": denial("set the state key `user:lamp`")}));
-    let allowed = ask(lab(json!({"runs": ["*"], "state": {"write": ["user:*"]}})), "delegate", args).await;
+    let allowed = ask(test_catalog(json!({"runs": ["*"], "state": {"write": ["user:*"]}})), "delegate", args).await;
     assert_eq!(allowed["error"], json!(null));
 }
 
 #[tokio::test]
 async fn a_run_that_would_wait_for_itself_is_a_cycle() {
-    let grants = || lab(json!({"runs": ["*"]}));
+    let grants = || test_catalog(json!({"runs": ["*"]}));
     let own = send(grants(), "courier/session hello", RunConfig::default()).await.unwrap();
     assert_eq!(
         own,
@@ -109,13 +109,13 @@ async fn a_run_that_would_wait_for_itself_is_a_cycle() {
 async fn runs_are_nested_up_to_a_depth() {
     let message = "courier ".repeat(20);
     let grants = || json!({"runs": ["*"]});
-    let outcome = send(lab(grants()), message.trim(), RunConfig::default()).await.unwrap().to_string();
+    let outcome = send(test_catalog(grants()), message.trim(), RunConfig::default()).await.unwrap().to_string();
     assert!(
         outcome.contains("LIMIT_REACHED: ") && outcome.contains("it exceeded its limit of 8 tools in a chain of calls"),
         "{outcome}"
     );
     let limits = Limits { depth: 100, ..Limits::default() };
-    let deep = Lab::new().with("services").with_limits(limits).with_grants("services", grants());
+    let deep = TestCatalog::new().with("services").with_limits(limits).with_grants("services", grants());
     let outcome = send(deep, message.trim(), RunConfig::default()).await.unwrap().to_string();
     assert!(outcome.contains("LIMIT_REACHED: ") && outcome.contains("runs are nested 16 deep"), "{outcome}");
 }
@@ -123,7 +123,7 @@ async fn runs_are_nested_up_to_a_depth() {
 #[tokio::test]
 async fn the_events_of_a_run_count_for_the_run_that_started_it() {
     let config = RunConfig { max_events: 50, ..RunConfig::default() };
-    let error = send(lab(json!({"runs": ["*"]})), "chatterbox on", config).await.unwrap_err();
+    let error = send(test_catalog(json!({"runs": ["*"]})), "chatterbox on", config).await.unwrap_err();
     assert_eq!(error.code(), "LIMIT_REACHED");
     assert!(
         error.to_string().starts_with("the limit of events in one run of 50 reached by agent `chatterbox`"),
@@ -134,8 +134,9 @@ async fn the_events_of_a_run_count_for_the_run_that_started_it() {
 #[tokio::test]
 async fn the_runs_of_one_call_are_limited_as_its_tool_calls() {
     let limits = Limits { tool_calls: 0, ..Limits::default() };
-    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", json!({"runs": ["*"]}));
-    let outcome = send(lab, "night_watch hello", RunConfig::default()).await.unwrap();
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"runs": ["*"]}));
+    let outcome = send(test_catalog, "night_watch hello", RunConfig::default()).await.unwrap();
     let outcome = outcome.as_str().unwrap();
     assert!(outcome.starts_with("LIMIT_REACHED: app `night_watch` is not run: "), "{outcome}");
     assert!(outcome.contains("it exceeded its limit of 0 tool calls"), "{outcome}");
@@ -144,15 +145,16 @@ async fn the_runs_of_one_call_are_limited_as_its_tool_calls() {
 #[tokio::test]
 async fn a_run_is_cancelled_by_its_id_and_by_dropping_its_events() {
     let args = json!({"app": "chatterbox", "text": "go", "cancel_after": 2});
-    let cancelled = ask(lab(json!({"runs": ["*"]})), "delegate", args).await;
+    let cancelled = ask(test_catalog(json!({"runs": ["*"]})), "delegate", args).await;
     assert_eq!(cancelled["error"], json!("CANCELLED"));
-    let abandoned = ask(lab(json!({"runs": ["*"]})), "abandon", json!({"app": "chatterbox", "text": "go"})).await;
+    let abandoned =
+        ask(test_catalog(json!({"runs": ["*"]})), "abandon", json!({"app": "chatterbox", "text": "go"})).await;
     assert_eq!(abandoned, json!({"result": true}));
 }
 
 #[tokio::test]
 async fn an_unknown_app_is_answered_with_those_that_there_are() {
-    let outcome = send(lab(json!({"runs": ["*"]})), "nobody hello", RunConfig::default()).await.unwrap();
+    let outcome = send(test_catalog(json!({"runs": ["*"]})), "nobody hello", RunConfig::default()).await.unwrap();
     let outcome = outcome.as_str().unwrap();
     assert!(
         outcome.starts_with("NOT_FOUND: App not found: nobody; the apps are `chatterbox`, `courier`, "),
@@ -163,7 +165,7 @@ async fn an_unknown_app_is_answered_with_those_that_there_are() {
 #[tokio::test]
 async fn a_failed_run_ends_with_its_error() {
     // The scribe's model has no reply.
-    let failed = ask(lab(json!({"runs": ["*"]})), "delegate", json!({"app": "failing", "text": "hi"})).await;
+    let failed = ask(test_catalog(json!({"runs": ["*"]})), "delegate", json!({"app": "failing", "text": "hi"})).await;
     assert_eq!(failed["error"], json!("OUT_OF_ORDER"));
 }
 
@@ -175,10 +177,10 @@ async fn sessions_are_used_with_the_grants_that_denials_name() {
         let args = json!({"what": what, "app": "diary", "id": "s1"});
         let action = if access == "read" { "read" } else { "change" };
         let expected = denial(&format!("{action} the user's sessions of the app `diary`"));
-        assert_eq!(ask(lab(json!({})), "sessions", args.clone()).await, json!({"error": expected}), "{what}");
-        let granted = ask(lab(json!({"sessions": {access: ["diary"]}})), "sessions", args.clone()).await;
+        assert_eq!(ask(test_catalog(json!({})), "sessions", args.clone()).await, json!({"error": expected}), "{what}");
+        let granted = ask(test_catalog(json!({"sessions": {access: ["diary"]}})), "sessions", args.clone()).await;
         assert!(!granted.to_string().contains("may not"), "{what}: {granted}");
-        let reader = ask(lab(json!({"sessions": {"read": ["*"]}})), "sessions", args).await;
+        let reader = ask(test_catalog(json!({"sessions": {"read": ["*"]}})), "sessions", args).await;
         assert_eq!(reader.to_string().contains("may not"), access == "write", "{what}: {reader}");
     }
 }
@@ -187,7 +189,7 @@ async fn sessions_are_used_with_the_grants_that_denials_name() {
 async fn orders(orders: Vec<Value>) -> (Chat, Vec<Value>) {
     let calls = orders.into_iter().map(|order| Reply::call("sessions", order));
     let model = Scripted::sequence(calls.chain([Reply::text("done")]));
-    let chat = chat(lab(json!({"sessions": {"write": ["night_watch", "office"]}})), "office", model).await;
+    let chat = chat(test_catalog(json!({"sessions": {"write": ["night_watch", "office"]}})), "office", model).await;
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let responses = events.iter().flat_map(|event| event.function_responses());
@@ -235,7 +237,7 @@ async fn a_deleted_session_takes_its_artifacts_along_but_not_those_of_the_user()
         Reply::call("sessions", json!({"what": "delete", "app": "night_watch", "id": "s1"})),
         Reply::text("done"),
     ]);
-    let chat = chat(lab(json!({"sessions": {"write": ["night_watch"]}})), "office", model).await;
+    let chat = chat(test_catalog(json!({"sessions": {"write": ["night_watch"]}})), "office", model).await;
     let services = chat.services();
     services.sessions.create("night_watch", "user", Some("s1"), JsonMap::new()).await.unwrap();
     for name in ["note", "user:kept"] {
@@ -280,12 +282,12 @@ async fn history_is_not_forged_and_the_running_session_is_not_changed() {
 
 #[tokio::test]
 async fn only_sessions_of_the_same_user_are_seen() {
-    let lab = lab(json!({"sessions": {"read": ["*"]}}));
+    let test_catalog = test_catalog(json!({"sessions": {"read": ["*"]}}));
     let model = Scripted::sequence([
         Reply::call("sessions", json!({"what": "list", "app": "night_watch"})),
         Reply::text("done"),
     ]);
-    let chat = chat(lab, "office", model).await;
+    let chat = chat(test_catalog, "office", model).await;
     for user in ["user", "another"] {
         let created = chat.services().sessions.create("night_watch", user, Some(user), JsonMap::new()).await;
         created.unwrap();
@@ -299,7 +301,7 @@ async fn only_sessions_of_the_same_user_are_seen() {
 async fn denials_of_runs_and_sessions_are_in_the_audit_log() {
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
-    ask(lab(json!({})), "delegate", json!({"app": "night_watch", "text": "hi"})).await;
+    ask(test_catalog(json!({})), "delegate", json!({"app": "night_watch", "text": "hi"})).await;
     drop(guard);
     let fields = log.fields("hatchery::audit");
     assert!(
@@ -318,10 +320,10 @@ async fn the_memory_is_searched_and_extended_with_its_grants() {
         ("add_events", "add to the user's memory"),
     ] {
         let args = json!({"what": what, "text": "lamp"});
-        assert_eq!(ask(lab(json!({})), "memory", args.clone()).await, json!({"error": denial(action)}));
-        let reader = ask(lab(json!({"memory": "read"})), "memory", args.clone()).await;
+        assert_eq!(ask(test_catalog(json!({})), "memory", args.clone()).await, json!({"error": denial(action)}));
+        let reader = ask(test_catalog(json!({"memory": "read"})), "memory", args.clone()).await;
         assert_eq!(reader.get("error").is_some(), what != "search", "{reader}");
-        let writer = ask(lab(json!({"memory": "write"})), "memory", args).await;
+        let writer = ask(test_catalog(json!({"memory": "write"})), "memory", args).await;
         assert!(writer.get("error").is_none(), "{writer}");
     }
 }
@@ -338,7 +340,7 @@ async fn memory_that_a_component_adds_is_found_once() {
         Reply::call("memory", json!({"what": "add_session", "session": "nowhere"})),
         Reply::text("done"),
     ]);
-    let chat = chat(lab(json!({"memory": "write"})), "office", model).await;
+    let chat = chat(test_catalog(json!({"memory": "write"})), "office", model).await;
     let (events, error) = chat.say("hello", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let responses: Vec<_> = events.iter().flat_map(|event| event.function_responses()).collect();

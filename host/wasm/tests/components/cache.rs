@@ -8,20 +8,20 @@ use hatchery_wasm::{CacheState, CodeCache, Progress, precompile};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use crate::support::{Lab, call};
+use crate::support::{TestCatalog, call};
 
-/// Returns a lab with its own cache, and whether each load used the cache.
-fn lab(cache: &Path) -> (Lab, Arc<Mutex<Vec<bool>>>) {
-    let mut lab = Lab::new().with("misbehaver");
+/// Returns a catalog with its own cache, and whether each load used the cache.
+fn test_catalog(cache: &Path) -> (TestCatalog, Arc<Mutex<Vec<bool>>>) {
+    let mut test_catalog = TestCatalog::new().with("misbehaver");
     let loads = Arc::new(Mutex::new(Vec::new()));
-    lab.options.cache = CodeCache::new(Some(cache.to_path_buf()));
+    test_catalog.options.cache = CodeCache::new(Some(cache.to_path_buf()));
     let reported = loads.clone();
-    lab.options.progress = Some(Arc::new(move |progress| {
+    test_catalog.options.progress = Some(Arc::new(move |progress| {
         if let Progress::Loaded { is_from_cache, .. } = progress {
             reported.lock().unwrap().push(is_from_cache);
         }
     }));
-    (lab, loads)
+    (test_catalog, loads)
 }
 
 /// Returns the files of compiled code.
@@ -32,8 +32,8 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 
 /// Loads the component again and runs it. Returns true if its code came from the cache.
 async fn load(cache: &Path) -> bool {
-    let (lab, loads) = lab(cache);
-    let catalog = lab.catalog().await;
+    let (test_catalog, loads) = test_catalog(cache);
+    let catalog = test_catalog.catalog().await;
     assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}));
     let loads = loads.lock().unwrap();
     assert_eq!(loads.len(), 1);
@@ -121,17 +121,17 @@ async fn hosts_can_share_a_cache_directory() {
 async fn a_precompiled_component_is_loaded_from_the_cache() {
     let directory = tempfile::tempdir().unwrap();
     let cache = directory.path().join("code");
-    let (mut lab, loads) = lab(&cache);
-    let path = lab.path("misbehaver.wasm");
+    let (mut test_catalog, loads) = test_catalog(&cache);
+    let path = test_catalog.path("misbehaver.wasm");
     for is_from_cache in [false, true] {
-        let made = precompile(&lab.options, &path).await.unwrap();
+        let made = precompile(&test_catalog.options, &path).await.unwrap();
         assert_eq!((made.name.as_str(), made.is_from_cache), ("misbehaver", is_from_cache));
         assert_eq!(made.size, std::fs::metadata(&path).unwrap().len());
     }
-    lab.catalog().await;
+    test_catalog.catalog().await;
     assert_eq!(*loads.lock().unwrap(), [true]);
     assert_eq!(
-        lab.options.cache.state(),
+        test_catalog.options.cache.state(),
         CacheState::Open {
             bytes: files(&cache).iter().map(|file| file.metadata().unwrap().len()).sum(),
             directory: cache,
@@ -139,26 +139,26 @@ async fn a_precompiled_component_is_loaded_from_the_cache() {
         }
     );
 
-    lab.options.cache = CodeCache::new(None);
-    assert_eq!(lab.options.cache.state(), CacheState::Off);
-    let error = precompile(&lab.options, &path).await.unwrap_err().to_string();
+    test_catalog.options.cache = CodeCache::new(None);
+    assert_eq!(test_catalog.options.cache.state(), CacheState::Off);
+    let error = precompile(&test_catalog.options, &path).await.unwrap_err().to_string();
     assert_eq!(error, "component `misbehaver` is compiled, but its code cannot be cached: there is no cache");
 }
 
 #[tokio::test]
 async fn a_slow_compilation_is_reported() {
-    let mut lab = Lab::new().with("swap");
+    let mut test_catalog = TestCatalog::new().with("swap");
     let progress = Arc::new(Mutex::new(Vec::new()));
     let reported = progress.clone();
-    lab.options.cache = CodeCache::new(None);
-    lab.options.progress_delay = Duration::ZERO;
-    lab.options.progress = Some(Arc::new(move |progress| {
+    test_catalog.options.cache = CodeCache::new(None);
+    test_catalog.options.progress_delay = Duration::ZERO;
+    test_catalog.options.progress = Some(Arc::new(move |progress| {
         if let Progress::Compiling { name, size } = progress {
             reported.lock().unwrap().push((name, size));
         }
     }));
-    lab.catalog().await;
-    let size = std::fs::metadata(lab.path("swap.wasm")).unwrap().len();
+    test_catalog.catalog().await;
+    let size = std::fs::metadata(test_catalog.path("swap.wasm")).unwrap().len();
     assert_eq!(*progress.lock().unwrap(), [("swap".to_owned(), size)]);
 }
 

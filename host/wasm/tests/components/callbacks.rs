@@ -7,7 +7,7 @@ use hatchery_models::scripted::{Reply, Scripted, Turn};
 use hatchery_wasm::ComponentSettings;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, run_app, transcript};
+use crate::support::{TestCatalog, run_app, transcript};
 
 /// Runs an agent of the gallery with one setting.
 async fn run(app: &str, message: &str, model: Scripted) -> (Vec<Arc<Event>>, Option<RunError>) {
@@ -17,7 +17,7 @@ async fn run(app: &str, message: &str, model: Scripted) -> (Vec<Arc<Event>>, Opt
 async fn run_with(app: &str, message: &str, model: Scripted, config: RunConfig) -> (Vec<Arc<Event>>, Option<RunError>) {
     let settings = JsonMap::from_iter([("street".to_owned(), json!("Elm Street"))]);
     let settings = ComponentSettings { config: settings, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").with_settings("gallery", settings).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_settings("gallery", settings).catalog().await;
     run_app(&catalog, app, message, model, config).await
 }
 

@@ -10,7 +10,7 @@ use hatchery_wasm::{
 use serde_json::json;
 
 use crate::imports::CapturedLog;
-use crate::support::{Lab, call, component, settings_with_grants};
+use crate::support::{TestCatalog, call, component, settings_with_grants};
 
 /// Polling interval for conditions that send no notification.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
@@ -35,9 +35,9 @@ fn uncached(name: &str) -> Vec<u8> {
 }
 
 /// Compiles these components into the cache that all tests share.
-async fn compile_ahead(lab: &Lab, names: &[&str]) {
+async fn compile_ahead(test_catalog: &TestCatalog, names: &[&str]) {
     for name in names {
-        precompile(&lab.options, &component(name)).await.unwrap();
+        precompile(&test_catalog.options, &component(name)).await.unwrap();
     }
 }
 
@@ -70,24 +70,24 @@ async fn processes(pids: &Path, count: usize) -> Vec<PathBuf> {
 
 #[tokio::test]
 async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
-    let mut lab = Lab::new().with("seeker").with_grants("seeker", json!({"memory": "read"}));
-    compile_ahead(&lab, &["seeker", "dice"]).await;
+    let mut test_catalog = TestCatalog::new().with("seeker").with_grants("seeker", json!({"memory": "read"}));
+    compile_ahead(&test_catalog, &["seeker", "dice"]).await;
     let pids = tempfile::tempdir().unwrap();
-    lab.options.compiler = stuck(&pids.path().join("pids"));
-    let path = lab.write("stuck.wasm", uncached("swap"));
-    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    test_catalog.options.compiler = stuck(&pids.path().join("pids"));
+    let path = test_catalog.write("stuck.wasm", uncached("swap"));
+    let handle = CatalogHandle::start(test_catalog.path(""), test_catalog.options.clone()).await.unwrap();
     until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
     let remember = async |handle: &CatalogHandle| call(&handle.current(), "remember", json!({"name": "x"})).await;
     remember(&handle).await.unwrap();
 
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     settings.components.insert("seeker".into(), settings_with_grants(json!({})));
     handle.configure(settings).await;
     let denied = remember(&handle).await.unwrap_err().to_string();
     assert!(denied.contains("component `seeker` may not search the user's memory"), "{denied}");
 
     // A component whose code is cached does not wait either.
-    lab.write("dice.wasm", std::fs::read(component("dice")).unwrap());
+    test_catalog.write("dice.wasm", std::fs::read(component("dice")).unwrap());
     handle.watch();
     until(&handle, |catalog| catalog.components.contains_key("dice")).await;
     assert!(is_compiling(&handle.current(), &path), "all of this was while it compiled");
@@ -96,21 +96,21 @@ async fn a_revoked_grant_is_gone_at_once_while_another_component_is_compiled() {
 
 #[tokio::test]
 async fn a_component_with_an_impossible_grant_is_removed_while_another_is_compiled() {
-    let mut lab = Lab::new().with("seeker");
-    compile_ahead(&lab, &["seeker"]).await;
+    let mut test_catalog = TestCatalog::new().with("seeker");
+    compile_ahead(&test_catalog, &["seeker"]).await;
     let pids = tempfile::tempdir().unwrap();
-    lab.options.compiler = stuck(&pids.path().join("pids"));
-    let path = lab.write("stuck.wasm", uncached("swap"));
-    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    test_catalog.options.compiler = stuck(&pids.path().join("pids"));
+    let path = test_catalog.write("stuck.wasm", uncached("swap"));
+    let handle = CatalogHandle::start(test_catalog.path(""), test_catalog.options.clone()).await.unwrap();
     until(&handle, |catalog| is_compiling(catalog, &path) && catalog.components.contains_key("seeker")).await;
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     let missing = json!({"files": [{"host": "/no/such", "guest": "/data"}]});
     settings.components.insert("seeker".into(), settings_with_grants(missing));
     handle.configure(settings.clone()).await;
     assert!(!handle.current().components.contains_key("seeker"));
-    let file = lab.path("seeker.wasm");
+    let file = test_catalog.path("seeker.wasm");
     until(&handle, |catalog| matches!(state(catalog, &file), Some(FileState::Rejected { .. }))).await;
-    let reason = lab.reason(&handle.current(), "seeker.wasm");
+    let reason = test_catalog.reason(&handle.current(), "seeker.wasm");
     assert!(reason.contains("component `seeker` cannot be given the folder `/no/such` as /data"), "{reason}");
     settings.components.insert("seeker".into(), settings_with_grants(json!({})));
     handle.configure(settings).await;
@@ -120,10 +120,10 @@ async fn a_component_with_an_impossible_grant_is_removed_while_another_is_compil
 
 #[tokio::test]
 async fn a_component_whose_description_depends_on_settings_is_described_again() {
-    let lab = Lab::new().with("gallery");
-    let handle = lab.open().await;
+    let test_catalog = TestCatalog::new().with("gallery");
+    let handle = test_catalog.open().await;
     let before = handle.current();
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     let config = json!({"key": "value"}).as_object().cloned().unwrap();
     settings
         .components
@@ -139,15 +139,15 @@ async fn a_component_whose_description_depends_on_settings_is_described_again() 
 
 #[tokio::test]
 async fn a_compiler_that_crashes_leaves_the_last_good_revision_serving() {
-    let mut lab = Lab::new().with("swap");
-    compile_ahead(&lab, &["swap"]).await;
-    lab.options.compiler = script("echo no luck >&2; exit 3", CompileLimits::default());
-    let handle = lab.open().await;
+    let mut test_catalog = TestCatalog::new().with("swap");
+    compile_ahead(&test_catalog, &["swap"]).await;
+    test_catalog.options.compiler = script("echo no luck >&2; exit 3", CompileLimits::default());
+    let handle = test_catalog.open().await;
     let serving = handle.current().components["swap"].sha256().to_owned();
-    let path = lab.write("swap.wasm", uncached("swap"));
+    let path = test_catalog.write("swap.wasm", uncached("swap"));
     let catalog = handle.reload_now().await;
     assert_eq!(
-        lab.reason(&catalog, "swap.wasm"),
+        test_catalog.reason(&catalog, "swap.wasm"),
         "component `swap` cannot be loaded: the compiler crashed (exit status: 3: no luck); change the file to try again"
     );
     assert!(matches!(state(&catalog, &path), Some(FileState::Rejected { previous_serves: true, .. })));
@@ -156,31 +156,32 @@ async fn a_compiler_that_crashes_leaves_the_last_good_revision_serving() {
 
 #[tokio::test]
 async fn code_of_another_engine_is_not_loaded() {
-    let mut lab = Lab::new();
-    lab.options.cache = CodeCache::new(Some(lab.path(".code")));
-    lab.options.compiler = script(r"printf '\001\004\000\000\000\000\000\000\000code'", CompileLimits::default());
-    lab.write("swap.wasm", uncached("swap"));
-    let catalog = lab.open().await.current();
-    assert!(lab.reason(&catalog, "swap.wasm").starts_with("component `swap` cannot be loaded: "));
+    let mut test_catalog = TestCatalog::new();
+    test_catalog.options.cache = CodeCache::new(Some(test_catalog.path(".code")));
+    test_catalog.options.compiler =
+        script(r"printf '\001\004\000\000\000\000\000\000\000code'", CompileLimits::default());
+    test_catalog.write("swap.wasm", uncached("swap"));
+    let catalog = test_catalog.open().await.current();
+    assert!(test_catalog.reason(&catalog, "swap.wasm").starts_with("component `swap` cannot be loaded: "));
     let cached: Vec<_> =
-        std::fs::read_dir(lab.path(".code")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        std::fs::read_dir(test_catalog.path(".code")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(cached, ["key"], "nothing of it is cached");
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_compilation_ends_when_its_file_changes_or_is_removed_or_the_catalog_is_dropped() {
-    let mut lab = Lab::new();
+    let mut test_catalog = TestCatalog::new();
     let folder = tempfile::tempdir().unwrap();
     let pids = folder.path().join("pids");
-    lab.options.compiler = stuck(&pids);
-    let path = lab.write("stuck.wasm", uncached("swap"));
-    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
+    test_catalog.options.compiler = stuck(&pids);
+    let path = test_catalog.write("stuck.wasm", uncached("swap"));
+    let handle = CatalogHandle::start(test_catalog.path(""), test_catalog.options.clone()).await.unwrap();
     handle.watch();
     let mut look = tokio::time::interval(LOOK_AGAIN);
     let first = processes(&pids, 1).await.remove(0);
     assert!(first.exists());
-    lab.write("stuck.wasm", [uncached("swap"), vec![0, 2, 1, b'y']].concat());
+    test_catalog.write("stuck.wasm", [uncached("swap"), vec![0, 2, 1, b'y']].concat());
     let second = processes(&pids, 2).await.remove(1);
     while first.exists() {
         look.tick().await;
@@ -190,7 +191,7 @@ async fn a_compilation_ends_when_its_file_changes_or_is_removed_or_the_catalog_i
     while second.exists() {
         look.tick().await;
     }
-    lab.write("stuck.wasm", uncached("swap"));
+    test_catalog.write("stuck.wasm", uncached("swap"));
     let third = processes(&pids, 3).await.remove(2);
     drop(handle);
     while third.exists() {
@@ -200,27 +201,27 @@ async fn a_compilation_ends_when_its_file_changes_or_is_removed_or_the_catalog_i
 
 #[tokio::test]
 async fn the_number_of_concurrent_compilations_is_limited() {
-    let mut lab = Lab::new();
+    let mut test_catalog = TestCatalog::new();
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let limits = CompileLimits { processes: NonZeroU32::MIN, ..CompileLimits::default() };
     let noting = format!("echo begin >> '{0}'; head -c 100000 > /dev/null; echo end >> '{0}'; exit 1", log.display());
-    lab.options.compiler = script(&noting, limits);
+    test_catalog.options.compiler = script(&noting, limits);
     for name in ["a", "b", "c", "d"] {
-        lab.write(&format!("{name}.wasm"), uncached("swap"));
+        test_catalog.write(&format!("{name}.wasm"), uncached("swap"));
     }
-    let catalog = lab.open().await.current();
+    let catalog = test_catalog.open().await.current();
     assert!(catalog.files.iter().all(|file| file.state.reason().is_some()), "{:?}", catalog.files);
     assert_eq!(std::fs::read_to_string(log).unwrap(), "begin\nend\n".repeat(4));
 }
 
 #[tokio::test]
 async fn a_function_that_is_too_large_is_not_compiled() {
-    let mut lab = Lab::new();
+    let mut test_catalog = TestCatalog::new();
     let limits = CompileLimits { max_function_size: 1000, ..CompileLimits::default() };
-    lab.options.compiler = Compiler::new(Worker::InProcess, limits);
-    lab.write("swap.wasm", uncached("swap"));
-    let reason = lab.reason(&lab.open().await.current(), "swap.wasm");
+    test_catalog.options.compiler = Compiler::new(Worker::InProcess, limits);
+    test_catalog.write("swap.wasm", uncached("swap"));
+    let reason = test_catalog.reason(&test_catalog.open().await.current(), "swap.wasm");
     assert!(reason.starts_with("component `swap` cannot be loaded: one of its functions has "), "{reason}");
     assert!(
         reason.ends_with(
@@ -233,46 +234,47 @@ async fn a_function_that_is_too_large_is_not_compiled() {
 /// Which of two apps with one name serves must not depend on which is compiled first.
 #[tokio::test]
 async fn neither_of_two_apps_with_one_name_serves_however_long_one_takes_to_load() {
-    let lab = Lab::new().with("swap");
-    compile_ahead(&lab, &["swap"]).await;
-    lab.write("swap/root_agent.yaml", "name: swap\nmodel: m\ninstruction: Talk.\n");
-    let options = LoadOptions { progress_delay: Duration::ZERO, ..lab.options.clone() };
-    let handle = CatalogHandle::start(lab.path(""), options).await.unwrap();
+    let test_catalog = TestCatalog::new().with("swap");
+    compile_ahead(&test_catalog, &["swap"]).await;
+    test_catalog.write("swap/root_agent.yaml", "name: swap\nmodel: m\ninstruction: Talk.\n");
+    let options = LoadOptions { progress_delay: Duration::ZERO, ..test_catalog.options.clone() };
+    let handle = CatalogHandle::start(test_catalog.path(""), options).await.unwrap();
     handle.wait_until_loaded().await;
     let catalog = handle.current();
     assert!(catalog.apps.is_empty(), "{:?}", catalog.files);
     for file in ["swap.wasm", "swap/root_agent.yaml"] {
-        assert!(lab.reason(&catalog, file).ends_with("are apps named `swap`; rename or remove one"));
+        assert!(test_catalog.reason(&catalog, file).ends_with("are apps named `swap`; rename or remove one"));
     }
 }
 
 #[tokio::test]
 async fn an_app_whose_components_are_still_loading_is_pending_and_not_rejected() {
-    let mut lab = Lab::new();
+    let mut test_catalog = TestCatalog::new();
     let pids = tempfile::tempdir().unwrap();
-    lab.options.compiler = stuck(&pids.path().join("pids"));
-    lab.write("swap.wasm", uncached("swap"));
-    let agent = lab.write("app/root_agent.yaml", "agent_class: LoopAgent\nname: app\nsub_agents: [{code: swap}]\n");
-    let handle = CatalogHandle::start(lab.path(""), lab.options.clone()).await.unwrap();
-    until(&handle, |catalog| is_compiling(catalog, &lab.path("swap.wasm"))).await;
+    test_catalog.options.compiler = stuck(&pids.path().join("pids"));
+    test_catalog.write("swap.wasm", uncached("swap"));
+    let agent =
+        test_catalog.write("app/root_agent.yaml", "agent_class: LoopAgent\nname: app\nsub_agents: [{code: swap}]\n");
+    let handle = CatalogHandle::start(test_catalog.path(""), test_catalog.options.clone()).await.unwrap();
+    until(&handle, |catalog| is_compiling(catalog, &test_catalog.path("swap.wasm"))).await;
     assert_eq!(state(&handle.current(), &agent), Some(FileState::Pending));
     assert_eq!(handle.current().loading().collect::<Vec<_>>(), ["app", "swap"]);
-    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    std::fs::remove_file(test_catalog.path("swap.wasm")).unwrap();
     handle.reload_now().await;
     until(&handle, |catalog| catalog.loading().next().is_none()).await;
-    assert!(lab.reason(&handle.current(), "app/root_agent.yaml").contains("agent `swap` not found"));
+    assert!(test_catalog.reason(&handle.current(), "app/root_agent.yaml").contains("agent `swap` not found"));
 }
 
 #[tokio::test]
 async fn loaded_revisions_are_in_the_audit_log() {
-    let lab = Lab::new().with("swap");
+    let test_catalog = TestCatalog::new().with("swap");
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
-    let handle = lab.open().await;
+    let handle = test_catalog.open().await;
     let old = handle.current().components["swap"].sha256().to_owned();
-    lab.write("swap.wasm", uncached("swap"));
+    test_catalog.write("swap.wasm", uncached("swap"));
     let new = handle.reload_now().await.components["swap"].sha256().to_owned();
-    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    std::fs::remove_file(test_catalog.path("swap.wasm")).unwrap();
     handle.reload_now().await;
     drop(guard);
     assert_eq!(log.lines("hatchery::audit"), ["swap"; 3]);

@@ -11,7 +11,7 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::Catalog;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, call_in, context_in, services};
+use crate::support::{TestCatalog, call_in, context_in, services};
 use crate::web::Web;
 
 fn key() -> SessionKey {
@@ -53,7 +53,7 @@ async fn work(cx: &CallContext, catalog: &Catalog) -> Vec<Value> {
 #[tokio::test]
 async fn sessions_are_not_created_and_events_not_appended_again() {
     let grants = json!({"sessions": {"write": ["night_watch"]}});
-    let catalog = Lab::new().with("services").with_grants("services", grants).catalog().await;
+    let catalog = TestCatalog::new().with("services").with_grants("services", grants).catalog().await;
     let services = services(Scripted::new());
     services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
     let (cx, fence) = attempt(&catalog, &services, None).await;
@@ -71,7 +71,7 @@ async fn sessions_are_not_created_and_events_not_appended_again() {
 #[tokio::test]
 async fn a_call_that_was_interrupted_is_made_once() {
     let grants = json!({"sessions": {"write": ["night_watch"]}});
-    let catalog = Lab::new().with("services").with_grants("services", grants).catalog().await;
+    let catalog = TestCatalog::new().with("services").with_grants("services", grants).catalog().await;
     let services = services(Scripted::new());
     services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
     let (cx, fence) = attempt(&catalog, &services, None).await;
@@ -106,7 +106,7 @@ async fn requests_of_a_repeated_call_have_the_idempotency_keys_of_the_first_atte
         "network": [format!("http://{host}"), format!("http://{other}")], "private_network": [host, other],
         "idempotency_keys": [format!("http://{host}")],
     });
-    let catalog = Lab::new().with("browser").with_grants("browser", grants).catalog().await;
+    let catalog = TestCatalog::new().with("browser").with_grants("browser", grants).catalog().await;
     let services = services(Scripted::new());
     services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
     let post = |path: &str| json!({"method": "POST", "url": web.url(path)});
@@ -143,7 +143,7 @@ async fn requests_of_a_repeated_call_have_the_idempotency_keys_of_the_first_atte
 async fn requests_get_no_idempotency_key_without_the_grant() {
     let web = Web::start().await;
     let grants = json!({"network": [format!("http://{}", web.host())], "private_network": [web.host()]});
-    let catalog = Lab::new().with("browser").with_grants("browser", grants).catalog().await;
+    let catalog = TestCatalog::new().with("browser").with_grants("browser", grants).catalog().await;
     let services = services(Scripted::new());
     services.sessions.create("app", "user", Some("session"), JsonMap::new()).await.unwrap();
     let (cx, _) = attempt(&catalog, &services, None).await;

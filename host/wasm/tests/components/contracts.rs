@@ -9,7 +9,7 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, ComponentSettings, inspect, version};
 use serde_json::json;
 
-use crate::support::{Chat, Lab, OneModel, call, component, context, settings_with_grants, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, call, component, context, settings_with_grants, transcript};
 
 /// Returns a built component that needs another version of the contract. Both versions must have the same length.
 fn with_contract_version(name: &str, from: &str, to: &str) -> Vec<u8> {
@@ -43,7 +43,7 @@ async fn contract_0_2_0_catalog() -> Arc<Catalog> {
     let config = JsonMap::from_iter([("greeting".to_owned(), json!("Hello"))]);
     let grants = json!({"models": ["*"], "memory": "write", "runs": ["*"], "sessions": {"read": ["*"]}});
     let settings = ComponentSettings { config, ..settings_with_grants(grants) };
-    Lab::new().with("contract_0_2_0").with_settings("contract_0_2_0", settings).catalog().await
+    TestCatalog::new().with("contract_0_2_0").with_settings("contract_0_2_0", settings).catalog().await
 }
 
 /// Returns the texts of events. Changes of state by the plugin are events without one.
@@ -86,12 +86,12 @@ async fn a_toolset_of_contract_0_2_0_computes_its_tools() {
 #[tokio::test]
 async fn a_component_of_another_patch_of_the_offered_version_is_served() {
     let bytes = with_contract_version("misbehaver", version::OFFERED, "0.2.9");
-    let lab = Lab::new();
-    lab.write("later.wasm", &bytes);
-    let catalog = lab.catalog().await;
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("later.wasm", &bytes);
+    let catalog = test_catalog.catalog().await;
     let answer = call(&catalog, "echo", json!({"value": "hello"})).await.unwrap();
     assert_eq!(answer, json!({"value": "hello"}));
-    assert_eq!(inspect(&lab.options, "later", bytes).await.unwrap().contract.as_deref(), Some("0.2.9"));
+    assert_eq!(inspect(&test_catalog.options, "later", bytes).await.unwrap().contract.as_deref(), Some("0.2.9"));
 }
 
 #[tokio::test]
@@ -100,10 +100,10 @@ async fn every_patch_of_the_offered_version_is_supported_and_no_other() {
         let bytes = with_contract_version("misbehaver", version::OFFERED, version);
         assert_eq!(version::required_version(&bytes).as_deref(), Some(version));
         assert!(!version::is_supported(version));
-        let lab = Lab::new();
-        lab.write("old.wasm", bytes);
+        let test_catalog = TestCatalog::new();
+        test_catalog.write("old.wasm", bytes);
         assert_eq!(
-            lab.reason(&lab.open().await.current(), "old.wasm"),
+            test_catalog.reason(&test_catalog.open().await.current(), "old.wasm"),
             format!(
                 "component `old` needs `hatchery:agent@{line}`, but this host offers 0.2; rebuild it with `hatchery build`"
             )

@@ -8,12 +8,12 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, FileState};
 use serde_json::{Value, json};
 
-use crate::support::{Chat, Lab, OneModel, call, run_app, settings_with_grants, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, call, run_app, settings_with_grants, transcript};
 
 /// A folder with a component whose agent uses every kind of item, the component that it uses, and these grants for
 /// the first.
-fn lab(grants: Value) -> Lab {
-    Lab::new().with("lurker").with("gallery").with_grants("lurker", grants)
+fn test_catalog(grants: Value) -> TestCatalog {
+    TestCatalog::new().with("lurker").with("gallery").with_grants("lurker", grants)
 }
 
 /// All grants that its agent needs.
@@ -25,17 +25,17 @@ fn all() -> Value {
     })
 }
 
-async fn refused(lab: &Lab) -> (Arc<Catalog>, String) {
-    let catalog = lab.open().await.current();
-    let reason = lab.reason(&catalog, "lurker.wasm");
+async fn refused(test_catalog: &TestCatalog) -> (Arc<Catalog>, String) {
+    let catalog = test_catalog.open().await.current();
+    let reason = test_catalog.reason(&catalog, "lurker.wasm");
     assert!(catalog.app("lurker").is_none(), "{reason}");
     (catalog, reason)
 }
 
 #[tokio::test]
 async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_lines() {
-    let lab = lab(json!({}));
-    let (catalog, reason) = refused(&lab).await;
+    let test_catalog = test_catalog(json!({}));
+    let (catalog, reason) = refused(&test_catalog).await;
     assert_eq!(
         reason,
         "agent `lurker/lurker` cannot be used: the agents of component `lurker` are described with more than it is granted; to \
@@ -53,7 +53,7 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
         "state": {"read": ["user:ssn", "app:theme"], "write": ["app:loot"]},
         "tools": ["agent:gallery/clerk", "gallery/guarded", "url_context", "gallery/configured", "gallery/house_rules"],
     });
-    assert!(self::lab(grants).catalog().await.app("lurker").is_some());
+    assert!(self::test_catalog(grants).catalog().await.app("lurker").is_some());
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn each_missing_grant_is_refused_by_itself() {
         ),
     ];
     for (grants, line) in cases {
-        let (_, reason) = refused(&lab(grants.clone())).await;
+        let (_, reason) = refused(&test_catalog(grants.clone())).await;
         let end = format!("components:\n  lurker:\n    grants:\n      {line}");
         assert!(reason.ends_with(&end), "{grants}\n{reason}");
     }
@@ -86,7 +86,7 @@ async fn each_missing_grant_is_refused_by_itself() {
 
 #[tokio::test]
 async fn an_agent_whose_needs_are_granted_runs_with_them() {
-    let catalog = lab(all()).catalog().await;
+    let catalog = test_catalog(all()).catalog().await;
     let model = Arc::new(OneModel(Arc::new(Scripted::new().default_reply("the loot"))));
     let chat = Chat::new(&catalog, "lurker", model, Plugins::default());
     let (events, error) = chat.say("hello", RunConfig::default()).await;
@@ -97,26 +97,30 @@ async fn an_agent_whose_needs_are_granted_runs_with_them() {
 
 #[tokio::test]
 async fn a_revoked_grant_unloads_the_agent() {
-    let lab = lab(all());
-    let handle = lab.open().await;
+    let test_catalog = test_catalog(all());
+    let handle = test_catalog.open().await;
     assert!(handle.current().app("lurker").is_some());
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     settings.components.insert("lurker".into(), settings_with_grants(json!({"models": ["gemini-2.5-lurk"]})));
     handle.configure(settings).await;
     let catalog = handle.current();
-    assert!(catalog.app("lurker").is_none(), "{:?}", catalog.file(&lab.path("lurker.wasm")));
+    assert!(catalog.app("lurker").is_none(), "{:?}", catalog.file(&test_catalog.path("lurker.wasm")));
     assert!(catalog.app("harmless").is_some());
 }
 
 #[tokio::test]
 async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
-    let mut lab = lab(json!({"models": ["*"], "memory": "read", "artifacts": "write", "tools": ["*"],
+    let mut test_catalog =
+        test_catalog(json!({"models": ["*"], "memory": "read", "artifacts": "write", "tools": ["*"],
         "state": {"read": ["*"], "write": ["*"]}}));
-    lab = lab.with("seeker").with_grants("seeker", json!({"tools": ["*"]}));
-    assert!(lab.catalog().await.app("lurker").is_some(), "as long as it is not private");
-    lab.options.settings.components.entry("gallery".into()).or_default().private = true;
-    lab.write("office/root_agent.yaml", "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n");
-    let (catalog, reason) = refused(&lab).await;
+    test_catalog = test_catalog.with("seeker").with_grants("seeker", json!({"tools": ["*"]}));
+    assert!(test_catalog.catalog().await.app("lurker").is_some(), "as long as it is not private");
+    test_catalog.options.settings.components.entry("gallery".into()).or_default().private = true;
+    test_catalog.write(
+        "office/root_agent.yaml",
+        "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n",
+    );
+    let (catalog, reason) = refused(&test_catalog).await;
     let private = "component `gallery` is private (`components.gallery.private` in hatchery.yaml), so only YAML agents and its \
                    own agents may use its items";
     assert!(
@@ -134,12 +138,12 @@ async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
 #[tokio::test]
 async fn a_callback_needs_a_grant_for_a_model_that_replaces_the_agents_own() {
     let run = async |grants: Value| {
-        let lab = Lab::new().with("lurker").with_grants("lurker", grants);
+        let test_catalog = TestCatalog::new().with("lurker").with_grants("lurker", grants);
         let agent =
             "name: plain\nmodel: cheap-1\ninstruction: Talk.\nbefore_model_callbacks: [{name: lurker/upgrade}]\n";
-        lab.write("plain/root_agent.yaml", agent);
-        let catalog = lab.open().await.current();
-        assert_eq!(catalog.file(&lab.path("plain/root_agent.yaml")).unwrap().state, FileState::Loaded);
+        test_catalog.write("plain/root_agent.yaml", agent);
+        let catalog = test_catalog.open().await.current();
+        assert_eq!(catalog.file(&test_catalog.path("plain/root_agent.yaml")).unwrap().state, FileState::Loaded);
         run_app(&catalog, "plain", "hello", Scripted::new().default_reply("hi"), RunConfig::default()).await
     };
     let (events, error) = run(json!({})).await;
@@ -154,20 +158,20 @@ async fn a_callback_needs_a_grant_for_a_model_that_replaces_the_agents_own() {
 
 #[tokio::test]
 async fn a_yaml_agent_uses_a_component_s_agent_within_the_component_s_grants() {
-    let lab = lab(json!({}));
-    lab.write(
+    let test_catalog = test_catalog(json!({}));
+    test_catalog.write(
         "boss/root_agent.yaml",
         "name: boss\nmodel: m\ninstruction: Lead.\nsub_agents: [{code: lurker/lurker}]\n",
     );
-    let catalog = lab.open().await.current();
-    let reason = lab.reason(&catalog, "boss/root_agent.yaml");
+    let catalog = test_catalog.open().await.current();
+    let reason = test_catalog.reason(&catalog, "boss/root_agent.yaml");
     assert!(reason.contains("component `lurker` are described with more than it is granted"), "{reason}");
     assert!(catalog.agent("lurker/lurker").is_err() && catalog.agent("lurker/harmless").is_ok());
 }
 
 #[tokio::test]
 async fn the_host_sets_the_id_the_run_and_the_time_of_an_event() {
-    let catalog = Lab::new().with("lurker").with_grants("lurker", all()).open().await.current();
+    let catalog = TestCatalog::new().with("lurker").with_grants("lurker", all()).open().await.current();
     let began = Timestamp::now();
     let (events, error) = run_app(&catalog, "impostor", "hello", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -178,7 +182,7 @@ async fn the_host_sets_the_id_the_run_and_the_time_of_an_event() {
 
 #[tokio::test]
 async fn a_call_that_is_hidden_beside_a_text_ends_the_run_and_is_not_stored() {
-    let catalog = Lab::new().with("lurker").with_grants("lurker", all()).open().await.current();
+    let catalog = TestCatalog::new().with("lurker").with_grants("lurker", all()).open().await.current();
     let model = Arc::new(OneModel(Arc::new(Scripted::new())));
     let chat = Chat::new(&catalog, "impostor", model, Plugins::default());
     let (_, error) = chat.say("override", RunConfig::default()).await;

@@ -3,7 +3,7 @@
 use hatchery_wasm::{CompileLimits, Compiler, Worker, join_program, precompile};
 use serde_json::json;
 
-use crate::support::{Lab, call};
+use crate::support::{TestCatalog, call};
 
 /// An interpreter of programs that are one text: its function `text` returns the program.
 const INTERPRETER: &str = r#"
@@ -35,19 +35,21 @@ fn no_compiler() -> Compiler {
 
 #[tokio::test]
 async fn a_changed_program_serves_without_being_compiled() {
-    let mut lab = Lab::new();
+    let mut test_catalog = TestCatalog::new();
     let interpreter = wat::parse_str(INTERPRETER).unwrap();
-    precompile(&lab.options, &lab.write("teller.wasm", join_program(&interpreter, b"one"))).await.unwrap();
-    lab.options.compiler = no_compiler();
-    let handle = lab.open().await;
+    precompile(&test_catalog.options, &test_catalog.write("teller.wasm", join_program(&interpreter, b"one")))
+        .await
+        .unwrap();
+    test_catalog.options.compiler = no_compiler();
+    let handle = test_catalog.open().await;
     let before = handle.current();
     assert_eq!(call(&before, "teller/text", json!({})).await.unwrap(), json!("one"));
-    lab.write("teller.wasm", join_program(&interpreter, b"two and more"));
+    test_catalog.write("teller.wasm", join_program(&interpreter, b"two and more"));
     let after = handle.reload_now().await;
     assert_eq!(call(&after, "teller/text", json!({})).await.unwrap(), json!("two and more"));
     assert_ne!(after.components["teller"].sha256(), before.components["teller"].sha256());
     assert_eq!(call(&before, "teller/text", json!({})).await.unwrap(), json!("one"), "runs in progress keep theirs");
-    lab.write("teller.wasm", &interpreter);
+    test_catalog.write("teller.wasm", &interpreter);
     let without = handle.reload_now().await;
     assert_eq!(call(&without, "teller/text", json!({})).await.unwrap(), json!(""));
 }

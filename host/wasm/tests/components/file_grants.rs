@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hatchery_wasm::Catalog;
 use serde_json::{Value, json};
 
-use crate::grants::{lab, seeker};
-use crate::support::{Lab, call, component, settings_with_grants};
+use crate::grants::{seeker, test_catalog};
+use crate::support::{TestCatalog, call, component, settings_with_grants};
 
 /// Creates a folder `data` with a file and links that lead out of it, beside a file that is outside of it.
 fn data(root: &Path) -> Value {
@@ -87,10 +87,10 @@ async fn no_path_and_no_link_leads_out_of_a_folder() {
 async fn a_component_with_a_missing_folder_is_loaded_once_it_exists() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("data");
-    let lab = lab(json!({"files": [{"host": folder, "guest": "/data"}]}));
-    let handle = lab.open().await;
+    let test_catalog = test_catalog(json!({"files": [{"host": folder, "guest": "/data"}]}));
+    let handle = test_catalog.open().await;
     assert_eq!(
-        lab.reason(&handle.current(), "seeker.wasm"),
+        test_catalog.reason(&handle.current(), "seeker.wasm"),
         format!(
             "component `seeker` cannot be given the folder `{}` as /data: No such file or directory (os error 2); make the folder, or \
              take it out of `components.seeker.grants.files` in hatchery.yaml",
@@ -125,8 +125,8 @@ async fn a_component_whose_granted_path_has_a_link_is_not_loaded() {
     std::fs::create_dir_all(real.join("below")).unwrap();
     std::os::unix::fs::symlink(&real, root.path().join("link")).unwrap();
     let granted = root.path().join("link/below");
-    let lab = lab(json!({"files": [{"host": granted, "guest": "/data"}]}));
-    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
+    let test_catalog = test_catalog(json!({"files": [{"host": granted, "guest": "/data"}]}));
+    let reason = test_catalog.reason(&test_catalog.open().await.current(), "seeker.wasm");
     let expected = format!(
         "as /data: `{}` is a link, and links are not followed; grant its target `{}`; make the folder, or",
         real.parent().unwrap().join("link").display(),
@@ -136,19 +136,20 @@ async fn a_component_whose_granted_path_has_a_link_is_not_loaded() {
 }
 
 /// Two components with a folder each below `root`.
-fn neighbours(root: &Path, writer: &str, reader: &str) -> Lab {
-    let lab = lab(json!({"files": [{"host": root.join(writer), "guest": "/data", "access": "write"}]}))
-        .with_grants("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
-    std::fs::copy(component("misbehaver"), lab.path("reader.wasm")).unwrap();
-    lab
+fn neighbours(root: &Path, writer: &str, reader: &str) -> TestCatalog {
+    let test_catalog =
+        test_catalog(json!({"files": [{"host": root.join(writer), "guest": "/data", "access": "write"}]}))
+            .with_grants("reader", json!({"files": [{"host": root.join(reader), "guest": "/ref", "access": "read"}]}));
+    std::fs::copy(component("misbehaver"), test_catalog.path("reader.wasm")).unwrap();
+    test_catalog
 }
 
 #[tokio::test]
 async fn a_grant_inside_of_another_components_writable_folder_is_refused() {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("data/ref")).unwrap();
-    let lab = neighbours(root.path(), "data", "data/ref");
-    let catalog = lab.open().await.current();
+    let test_catalog = neighbours(root.path(), "data", "data/ref");
+    let catalog = test_catalog.open().await.current();
     let (data, below) = (root.path().join("data"), root.path().join("data/ref"));
     let conflict = format!(
         "components.seeker.grants.files: `{}` (written) contains `{}`, which components.reader.grants.files reads; grant a folder \
@@ -157,7 +158,7 @@ async fn a_grant_inside_of_another_components_writable_folder_is_refused() {
         below.display()
     );
     for name in ["seeker", "reader"] {
-        let reason = lab.reason(&catalog, &format!("{name}.wasm"));
+        let reason = test_catalog.reason(&catalog, &format!("{name}.wasm"));
         assert_eq!(reason, format!("component `{name}` cannot be given its grants: {conflict}"));
     }
     let apart = neighbours(root.path(), "data", "data");
@@ -172,12 +173,12 @@ async fn a_link_that_a_component_left_behind_grants_nothing_to_another() {
     }
     std::os::unix::fs::symlink("../elsewhere", root.path().join("data/ref")).unwrap();
     // While the folder is writable, the location of the link counts and not its target.
-    let lab = neighbours(root.path(), "data", "data/ref");
-    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
+    let test_catalog = neighbours(root.path(), "data", "data/ref");
+    let reason = test_catalog.reason(&test_catalog.open().await.current(), "reader.wasm");
     assert!(reason.contains("(written) contains"), "{reason}");
     // When that grant has been revoked, the link still exists.
-    let lab = neighbours(root.path(), "other", "data/ref");
-    let reason = lab.reason(&lab.open().await.current(), "reader.wasm");
+    let test_catalog = neighbours(root.path(), "other", "data/ref");
+    let reason = test_catalog.reason(&test_catalog.open().await.current(), "reader.wasm");
     assert!(reason.contains("links are not followed"), "{reason}");
 }
 
@@ -186,22 +187,22 @@ async fn nested_writable_folders_of_one_component_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let host = data(root.path());
     let below = root.path().join("data/below");
-    let lab = lab(
+    let test_catalog = test_catalog(
         json!({"files": [{"host": host, "guest": "/data", "access": "write"}, {"host": below, "guest": "/below"}]}),
     );
-    let reason = lab.reason(&lab.open().await.current(), "seeker.wasm");
+    let reason = test_catalog.reason(&test_catalog.open().await.current(), "seeker.wasm");
     assert!(reason.contains("(written) contains"), "{reason}");
     assert!(reason.contains("which components.seeker.grants.files reads"), "{reason}");
 }
 
 #[tokio::test]
 async fn files_that_a_component_writes_are_never_loaded() {
-    let lab = lab(json!({}));
-    lab.write("kept/greeter/root_agent.yaml", "name: greeter\nmodel: m\ninstruction: Greet.\n");
-    let handle = lab.open().await;
+    let test_catalog = test_catalog(json!({}));
+    test_catalog.write("kept/greeter/root_agent.yaml", "name: greeter\nmodel: m\ninstruction: Greet.\n");
+    let handle = test_catalog.open().await;
     assert!(handle.current().app("greeter").is_some());
-    let mut settings = lab.options.settings.clone();
-    let grants = json!({"files": [{"host": lab.path("kept"), "guest": "/kept", "access": "write"}]});
+    let mut settings = test_catalog.options.settings.clone();
+    let grants = json!({"files": [{"host": test_catalog.path("kept"), "guest": "/kept", "access": "write"}]});
     settings.components.insert("seeker".into(), settings_with_grants(grants));
     handle.configure(settings).await;
     let catalog = handle.reload_now().await;

@@ -7,7 +7,7 @@ use hatchery_wasm::{Catalog, ComponentSettings, Limits, inspect};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Lab, call, component};
+use crate::support::{TestCatalog, call, component};
 
 async fn refused(catalog: &Arc<Catalog>, tool: &str, args: Value) -> String {
     match call(catalog, tool, args).await.unwrap_err() {
@@ -30,7 +30,7 @@ fn entry() -> Value {
 
 #[tokio::test]
 async fn functions_are_tools_with_the_schemas_of_their_types() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     let declaration = catalog.tool("calendar/weekday-of").unwrap().declaration().clone();
     assert_eq!(declaration.description, "Calls the function `weekday-of` of `example:calendar/dates@1.2.0`.");
     let date = json!({
@@ -56,17 +56,18 @@ async fn a_function_has_the_description_of_the_settings() {
         let descriptions = [("weekday-of".to_owned(), text.to_owned()), ("weekday".into(), "Nothing.".into())];
         ComponentSettings { descriptions: descriptions.into(), ..ComponentSettings::default() }
     };
-    let lab = Lab::new().with("calendar").with_settings("calendar", described("Returns the day of the week."));
+    let test_catalog =
+        TestCatalog::new().with("calendar").with_settings("calendar", described("Returns the day of the week."));
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
-    let handle = lab.open().await;
+    let handle = test_catalog.open().await;
     drop(guard);
     let description =
         |catalog: &Arc<Catalog>| catalog.tool("calendar/weekday-of").unwrap().declaration().description.clone();
     assert_eq!(description(&handle.current()), "Returns the day of the week.");
     let warned = "components.calendar.descriptions: there is no function `weekday`";
     assert!(log.lines("hatchery_wasm::contract::component::functions").iter().any(|line| line.starts_with(warned)));
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     settings.components.insert("calendar".into(), described("Says which day it is."));
     handle.configure(settings).await;
     handle.wait_until_loaded().await;
@@ -75,7 +76,7 @@ async fn a_function_has_the_description_of_the_settings() {
 
 #[tokio::test]
 async fn arguments_and_results_are_converted_both_ways() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     let date = json!({"date": {"year": 2026, "month": 11, "day": 21}});
     assert_eq!(call(&catalog, "weekday-of", date).await.unwrap(), json!("saturday"));
     assert_eq!(call(&catalog, "copy", json!({"entry": entry()})).await.unwrap(), entry());
@@ -88,7 +89,7 @@ async fn arguments_and_results_are_converted_both_ways() {
 
 #[tokio::test]
 async fn optional_fields_may_be_left_out() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     let mut short = entry();
     for key in ["note", "seen"] {
         short.as_object_mut().unwrap().shift_remove(key);
@@ -99,7 +100,7 @@ async fn optional_fields_may_be_left_out() {
 
 #[tokio::test]
 async fn functions_of_one_name_are_distinguished_by_their_interfaces() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     assert_eq!(call(&catalog, "texts-describe", json!({"text": "Grüße"})).await.unwrap(), json!("5 letters"));
     assert_eq!(
         call(&catalog, "dates-describe", json!({"entry": entry()})).await.unwrap(),
@@ -110,7 +111,7 @@ async fn functions_of_one_name_are_distinguished_by_their_interfaces() {
 
 #[tokio::test]
 async fn errors_of_functions_are_returned_to_the_model() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     let date = json!({"date": {"year": 2026, "month": 13, "day": 1}});
     assert_eq!(refused(&catalog, "weekday-of", date).await, "there is no month 13");
     let failure: Value = serde_json::from_str(&refused(&catalog, "refuse", json!({})).await).unwrap();
@@ -126,7 +127,7 @@ async fn errors_of_functions_are_returned_to_the_model() {
 #[tokio::test]
 async fn a_result_that_is_too_large_names_the_limit() {
     let limits = Limits { result: 10_000, ..Limits::default() };
-    let catalog = Lab::new().with("calendar").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("calendar").with_limits(limits).catalog().await;
     assert_eq!(call(&catalog, "fill", json!({"count": 9_000})).await.unwrap().as_str().map(str::len), Some(9_000));
     let error = refused(&catalog, "fill", json!({"count": 10_001})).await;
     assert!(error.ends_with("it exceeded its limit of 10000 B in one result"), "{error}");
@@ -134,9 +135,9 @@ async fn a_result_that_is_too_large_names_the_limit() {
 
 #[tokio::test]
 async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
-    let catalog = Lab::new().with("calendar").catalog().await;
+    let catalog = TestCatalog::new().with("calendar").catalog().await;
     assert!(catalog.tool("calendar/sharpen").is_err() && catalog.tool("calendar/[method]pen.draw").is_err());
-    let lab = Lab::new();
+    let test_catalog = TestCatalog::new();
     let pen = "(component
         (type $pen (resource (rep i32)))
         (core module $m (func (export \"sharpen\") (param i32)))
@@ -144,10 +145,10 @@ async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
         (func $sharpen (param \"pen\" (own $pen)) (canon lift (core func $i \"sharpen\")))
         (export $exported \"pen\" (type $pen))
         (export \"sharpen\" (func $sharpen) (func (param \"pen\" (own $exported)))))";
-    lab.write("stationery.wasm", wat::parse_str(pen).unwrap());
-    let catalog = lab.open().await.current();
+    test_catalog.write("stationery.wasm", wat::parse_str(pen).unwrap());
+    let catalog = test_catalog.open().await.current();
     assert_eq!(
-        lab.reason(&catalog, "stationery.wasm"),
+        test_catalog.reason(&catalog, "stationery.wasm"),
         "component `stationery` cannot be loaded: none of its functions can be a tool, since tools take and give plain \
          data: `sharpen` uses a resource"
     );
@@ -169,18 +170,18 @@ async fn types_that_expand_exponentially_are_refused() {
         (func $f (param \"it\" $e20)
             (canon lift (core func $i \"f\") (memory (core memory $i \"m\")) (realloc (core func $i \"realloc\"))))
         (export \"f\" (func $f)))";
-    let lab = Lab::new();
-    lab.write("growing.wasm", wat::parse_str(&text).unwrap());
-    let catalog = lab.open().await.current();
-    let reason = lab.reason(&catalog, "growing.wasm");
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("growing.wasm", wat::parse_str(&text).unwrap());
+    let catalog = test_catalog.open().await.current();
+    let reason = test_catalog.reason(&catalog, "growing.wasm");
     assert!(reason.contains("`f` has types that are too large") || reason.contains("effective type size"), "{reason}");
 }
 
 #[tokio::test]
 async fn an_inspection_shows_the_functions() {
-    let lab = Lab::new();
+    let test_catalog = TestCatalog::new();
     let bytes = std::fs::read(component("calendar")).unwrap();
-    let inspection = inspect(&lab.options, "calendar", bytes).await.unwrap();
+    let inspection = inspect(&test_catalog.options, "calendar", bytes).await.unwrap();
     assert_eq!(inspection.contract, None);
     assert!(inspection.exports.contains(&"example:calendar/dates@1.2.0".to_owned()), "{:?}", inspection.exports);
     let names: Vec<_> = inspection.tools.iter().map(|tool| tool.name.as_str()).collect();
@@ -202,9 +203,9 @@ async fn long_names_that_are_used_often_count_to_the_size_of_a_type() {
             (canon lift (core func $i \"f\") (memory (core memory $i \"m\")) (realloc (core func $i \"realloc\"))))
         (export \"f\" (func $f)))"
     );
-    let lab = Lab::new();
-    lab.write("wordy.wasm", wat::parse_str(&text).unwrap());
-    let catalog = lab.open().await.current();
-    let reason = lab.reason(&catalog, "wordy.wasm");
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("wordy.wasm", wat::parse_str(&text).unwrap());
+    let catalog = test_catalog.open().await.current();
+    let reason = test_catalog.reason(&catalog, "wordy.wasm");
     assert!(reason.contains("`f` has types that are too large"), "{reason}");
 }

@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
 use crate::support::{
-    Chat, Lab, Listener, OneModel, call, call_in, component, context, context_in, invocation_with_writer, run_app,
-    run_custom_in, settings_with_grants, transcript,
+    Chat, Listener, OneModel, TestCatalog, call, call_in, component, context, context_in, invocation_with_writer,
+    run_app, run_custom_in, settings_with_grants, transcript,
 };
 
 /// Returns a folder with the component that tries every operation, and these grants for it.
-pub fn lab(grants: Value) -> Lab {
-    Lab::new().with("seeker").with_grants("seeker", grants)
+pub fn test_catalog(grants: Value) -> TestCatalog {
+    TestCatalog::new().with("seeker").with_grants("seeker", grants)
 }
 
 pub async fn seeker(grants: Value) -> Arc<Catalog> {
-    lab(grants).catalog().await
+    test_catalog(grants).catalog().await
 }
 
 /// Calls a tool. The error is the message for the model.
@@ -80,7 +80,7 @@ async fn the_agents_own_model_needs_a_grant_when_code_calls_it() {
 
 #[tokio::test]
 async fn an_agent_needs_no_grant_for_a_script_of_its_own_component() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let (events, error) =
         run_app(&catalog, "butler", "hello", Scripted::new().default_reply("Good day."), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -241,7 +241,7 @@ impl AgentHost for Relays {
 #[tokio::test]
 async fn a_plugin_changes_events_but_not_state_without_a_grant() {
     let run = async |grants: Value| {
-        let catalog = lab(grants).with("dice").catalog().await;
+        let catalog = test_catalog(grants).with("dice").catalog().await;
         let plugins = Plugins::new(vec![catalog.plugin("seeker/meddler", JsonMap::new()).unwrap()]).unwrap();
         let model = Arc::new(OneModel(Arc::new(Scripted::new().default_reply("hello"))));
         let chat = Chat::new(&catalog, "dice", model, plugins);
@@ -261,7 +261,7 @@ async fn a_plugin_changes_events_but_not_state_without_a_grant() {
 #[tokio::test]
 async fn granted_code_calls_tools_of_other_components() {
     let run = async |grants: Value, tool: &str| {
-        let catalog = lab(grants).with("gallery").catalog().await;
+        let catalog = test_catalog(grants).with("gallery").catalog().await;
         call(&catalog, "call", json!({"name": tool})).await.map_err(|error| error.to_string())
     };
     assert_eq!(run(json!({}), "own").await, Ok(json!("own")), "its own tools are free");
@@ -285,10 +285,10 @@ async fn the_environment_contains_only_granted_variables() {
 
 #[tokio::test]
 async fn a_component_with_a_missing_variable_is_not_loaded() {
-    let lab = lab(json!({"environment": {"REGION": {"from": "NO_SUCH_VARIABLE"}}}));
-    let catalog = lab.open().await.current();
+    let test_catalog = test_catalog(json!({"environment": {"REGION": {"from": "NO_SUCH_VARIABLE"}}}));
+    let catalog = test_catalog.open().await.current();
     assert_eq!(
-        lab.reason(&catalog, "seeker.wasm"),
+        test_catalog.reason(&catalog, "seeker.wasm"),
         "component `seeker` cannot be given the environment variable `REGION` from the host's `NO_SUCH_VARIABLE`: environment \
          variable not found; set `NO_SUCH_VARIABLE`, or take `REGION` out of `components.seeker.grants.environment` in hatchery.yaml"
     );
@@ -330,10 +330,10 @@ async fn denials_are_in_the_audit_log_up_to_a_limit() {
 
 #[tokio::test]
 async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
-    let lab = lab(json!({"memory": "read", "tools": ["search/*"]}));
+    let test_catalog = test_catalog(json!({"memory": "read", "tools": ["search/*"]}));
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
-    let catalog = lab.catalog().await;
+    let catalog = test_catalog.catalog().await;
     drop(guard);
     assert_eq!(catalog.components["seeker"].settings().grants.tools[0].as_str(), "search/*");
     let line = "component `seeker` requests more than it is granted; to grant it, add to hatchery.yaml:\ncomponents:\n  seeker:\n    \
@@ -345,7 +345,7 @@ async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
         log.lines("hatchery_wasm::catalog::loader")
     );
     let bytes = std::fs::read(component("seeker")).unwrap();
-    let inspection = inspect(&lab.options, "seeker", bytes).await.unwrap();
+    let inspection = inspect(&test_catalog.options, "seeker", bytes).await.unwrap();
     assert_eq!(
         serde_json::to_value(&inspection.grants).unwrap(),
         json!({
@@ -360,17 +360,17 @@ async fn missing_grants_are_logged_at_load_and_reported_by_inspect() {
 
 #[tokio::test]
 async fn a_grant_that_is_added_while_serving_applies_to_the_next_call() {
-    let lab = lab(json!({}));
-    let handle = lab.open().await;
+    let test_catalog = test_catalog(json!({}));
+    let handle = test_catalog.open().await;
     let before = handle.current();
     let remember = async |catalog: &Arc<Catalog>| call(catalog, "remember", json!({"name": "bread"})).await;
     assert!(remember(&before).await.is_err());
-    let mut settings = lab.options.settings.clone();
+    let mut settings = test_catalog.options.settings.clone();
     settings.components.insert("seeker".into(), settings_with_grants(json!({"memory": "read"})));
     handle.configure(settings.clone()).await;
     let after = handle.current();
     assert_eq!(after.generation, before.generation + 1);
-    assert_eq!(after.file(&lab.path("seeker.wasm")).unwrap().state, FileState::Loaded);
+    assert_eq!(after.file(&test_catalog.path("seeker.wasm")).unwrap().state, FileState::Loaded);
     assert!(remember(&after).await.is_ok());
     assert!(remember(&before).await.is_err(), "running calls keep their grants");
     handle.configure(settings).await;

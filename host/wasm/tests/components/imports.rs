@@ -10,14 +10,14 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-use crate::support::{Lab, call};
+use crate::support::{TestCatalog, call};
 
 #[tokio::test]
 async fn a_component_reads_its_own_settings() {
     let greetings = json!({"de": "Guten Tag", "en": ["Hello", "Hi"]});
     let config = JsonMap::from_iter([("greetings".to_owned(), greetings.clone())]);
     let settings = ComponentSettings { config, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").with_settings("gallery", settings).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_settings("gallery", settings).catalog().await;
     assert_eq!(call(&catalog, "configured", json!({"key": "greetings"})).await.unwrap(), greetings);
     assert_eq!(call(&catalog, "configured", json!({"key": "farewells"})).await.unwrap(), json!(null));
 }
@@ -26,20 +26,20 @@ async fn a_component_reads_its_own_settings() {
 async fn a_component_does_not_see_the_settings_of_another_one() {
     let config = JsonMap::from_iter([("greetings".to_owned(), json!("Hello"))]);
     let settings = ComponentSettings { config, ..ComponentSettings::default() };
-    let catalog = Lab::new().with("gallery").with("dice").with_settings("dice", settings).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with("dice").with_settings("dice", settings).catalog().await;
     assert_eq!(call(&catalog, "configured", json!({"key": "greetings"})).await.unwrap(), json!(null));
 }
 
 #[tokio::test]
 async fn a_component_that_uses_the_session_in_describe_gets_an_error_and_is_loaded() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     assert_eq!(catalog.agent("gallery/curious").unwrap().description, "there is no session in `describe`");
 }
 
 #[tokio::test]
 async fn output_beyond_the_limit_is_dropped_and_the_call_continues() {
     let limits = Limits { log: 10 * (10 + 128), ..Limits::default() };
-    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_limits(limits).catalog().await;
     // Each call has its own budget.
     for _ in 0..2 {
         let log = CapturedLog::default();
@@ -60,7 +60,7 @@ async fn output_beyond_the_limit_is_dropped_and_the_call_continues() {
 
 #[tokio::test]
 async fn log_lines_of_a_component_have_its_name_session_and_run() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
     assert_eq!(call(&catalog, "chatter", json!({"lines": 1})).await.unwrap(), json!(1));

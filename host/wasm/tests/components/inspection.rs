@@ -2,12 +2,12 @@
 
 use hatchery_wasm::{inspect, version};
 
-use crate::support::{Lab, component};
+use crate::support::{TestCatalog, component};
 
 #[tokio::test]
 async fn inspection_reports_imports_and_exports() {
     let bytes = std::fs::read(component("misbehaver")).unwrap();
-    let inspection = inspect(&Lab::new().options, "misbehaver", bytes.clone()).await.unwrap();
+    let inspection = inspect(&TestCatalog::new().options, "misbehaver", bytes.clone()).await.unwrap();
     assert_eq!(inspection.name, "misbehaver");
     assert_eq!(inspection.size, bytes.len() as u64);
     assert_eq!(inspection.sha256.len(), 64);
@@ -26,7 +26,7 @@ async fn inspection_reports_imports_and_exports() {
 #[tokio::test]
 async fn inspection_lists_every_kind_of_item() {
     let bytes = std::fs::read(component("gallery")).unwrap();
-    let inspection = inspect(&Lab::new().options, "gallery", bytes).await.unwrap();
+    let inspection = inspect(&TestCatalog::new().options, "gallery", bytes).await.unwrap();
     assert_eq!(inspection.plugins[0].name, "censor");
     assert_eq!(
         inspection.plugins[0].hooks,
@@ -48,7 +48,7 @@ async fn inspection_lists_every_kind_of_item() {
 #[tokio::test]
 async fn inspection_shows_toolsets_and_how_agents_use_their_tools() {
     let bytes = std::fs::read(component("polyglot_rust")).unwrap();
-    let inspection = inspect(&Lab::new().options, "polyglot_rust", bytes).await.unwrap();
+    let inspection = inspect(&TestCatalog::new().options, "polyglot_rust", bytes).await.unwrap();
     assert_eq!(inspection.toolsets, ["keys"]);
     let chief = inspection.agents.iter().find(|agent| agent.name == "chief").unwrap();
     assert_eq!(chief.tools[..3], ["scale (needs approval)", "look {\"limit\":3}", "AgentTool {\"agent\":\"clerk\"}"]);
@@ -57,6 +57,6 @@ async fn inspection_shows_toolsets_and_how_agents_use_their_tools() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_loaded_cannot_be_inspected() {
-    let error = inspect(&Lab::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
+    let error = inspect(&TestCatalog::new().options, "notes", b"notes".to_vec()).await.unwrap_err();
     assert!(error.to_string().starts_with("component `notes` is not a WebAssembly file"), "{error}");
 }

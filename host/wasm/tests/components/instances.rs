@@ -8,7 +8,7 @@ use hatchery_core::{CallContext, ToolError};
 use hatchery_wasm::{Catalog, ComponentSettings, Engine, EngineOptions, InstancePoolConfig, Limits};
 use serde_json::{Value, json};
 
-use crate::support::{Lab, call, call_in, component, context, invocation};
+use crate::support::{TestCatalog, call, call_in, component, context, invocation};
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
@@ -18,17 +18,17 @@ fn pool_of_one() -> InstancePoolConfig {
     InstancePoolConfig { size: number(1), ..InstancePoolConfig::default() }
 }
 
-fn lab(warm: InstancePoolConfig, limits: Limits) -> Lab {
+fn test_catalog(warm: InstancePoolConfig, limits: Limits) -> TestCatalog {
     let settings = ComponentSettings { warm: Some(warm), limits, ..ComponentSettings::default() };
-    Lab::new().with("misbehaver").with_settings("misbehaver", settings)
+    TestCatalog::new().with("misbehaver").with_settings("misbehaver", settings)
 }
 
 async fn catalog_with_pool(warm: InstancePoolConfig) -> Arc<Catalog> {
-    lab(warm, Limits::default()).catalog().await
+    test_catalog(warm, Limits::default()).catalog().await
 }
 
 async fn catalog_with_limits(limits: Limits) -> Arc<Catalog> {
-    lab(pool_of_one(), limits).catalog().await
+    test_catalog(pool_of_one(), limits).catalog().await
 }
 
 /// Returns how many calls the next instance has served, with this one.
@@ -46,7 +46,7 @@ fn message(result: Result<Value, ToolError>) -> String {
 
 #[tokio::test]
 async fn each_call_has_a_fresh_instance_by_default() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     assert_eq!((count(&catalog).await, count(&catalog).await), (json!(1), json!(1)));
     assert_eq!(idle_instances(&catalog), 0);
 }
@@ -230,15 +230,15 @@ async fn memory_of_a_pooled_instance_counts_in_the_next_call() {
 
 #[tokio::test]
 async fn a_replaced_component_pools_no_instance() {
-    let lab = lab(pool_of_one(), Limits::default());
-    let handle = lab.open().await;
+    let test_catalog = test_catalog(pool_of_one(), Limits::default());
+    let handle = test_catalog.open().await;
     let old = handle.current();
     assert_eq!(count(&old).await, json!(1));
     assert_eq!(idle_instances(&old), 1);
     // A custom section at the end changes the file but not the code.
     let mut bytes = std::fs::read(component("misbehaver")).unwrap();
     bytes.extend([0, 2, 1, b'x']);
-    lab.write("misbehaver.wasm", bytes);
+    test_catalog.write("misbehaver.wasm", bytes);
     let new = handle.reload_now().await;
     assert_ne!(new.components["misbehaver"].sha256(), old.components["misbehaver"].sha256());
     assert_eq!(idle_instances(&old), 0);
@@ -248,14 +248,14 @@ async fn a_replaced_component_pools_no_instance() {
 
 #[tokio::test]
 async fn an_idle_instance_is_evicted_for_a_call_of_another_component() {
-    let mut lab = lab(pool_of_one(), Limits::default()).with("gallery");
-    lab.options.engine = Engine::new(&EngineOptions {
+    let mut test_catalog = test_catalog(pool_of_one(), Limits::default()).with("gallery");
+    test_catalog.options.engine = Engine::new(&EngineOptions {
         instances: 1,
         queue_timeout: Duration::from_secs(20),
         ..EngineOptions::default()
     })
     .unwrap();
-    let catalog = lab.catalog().await;
+    let catalog = test_catalog.catalog().await;
     assert_eq!((count(&catalog).await, idle_instances(&catalog)), (json!(1), 1));
     call(&catalog, "gallery/configured", json!({"key": "x"})).await.unwrap();
     assert_eq!(idle_instances(&catalog), 0);

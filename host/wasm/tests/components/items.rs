@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{CodeFile, CodeInput, Content, Event, EventData, ItemResolver, ToolError};
 use hatchery_wasm::Limits;
 
-use crate::support::{Lab, context};
+use crate::support::{TestCatalog, context};
 
 fn code(text: &str) -> CodeInput {
     CodeInput { code: text.into(), ..CodeInput::default() }
@@ -17,7 +17,7 @@ fn events(count: usize) -> Vec<Arc<Event>> {
 
 #[tokio::test]
 async fn code_runs_with_its_files_and_its_output_is_returned() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let shout = catalog.code_executor("gallery/shout").unwrap();
     assert_eq!(shout.name(), "shout");
     let data = CodeFile { name: "data.csv".into(), mime_type: "text/csv".into(), content: "1,2".into() };
@@ -30,14 +30,14 @@ async fn code_runs_with_its_files_and_its_output_is_returned() {
 
 #[tokio::test]
 async fn code_that_fails_is_no_error_of_its_executor() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let output = catalog.code_executor("shout").unwrap().execute(code("fail"), &context(&catalog)).await.unwrap();
     assert_eq!(output.stderr, "it failed");
 }
 
 #[tokio::test]
 async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_execution_works() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let shout = catalog.code_executor("shout").unwrap();
     match shout.execute(code("trap"), &context(&catalog)).await {
         Err(ToolError::Recoverable(message)) => {
@@ -51,7 +51,7 @@ async fn an_executor_that_crashes_is_an_error_for_the_model_and_the_next_executi
 #[tokio::test]
 async fn the_output_of_code_is_limited() {
     let limits = Limits { result: 100_000, ..Limits::default() };
-    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_limits(limits).catalog().await;
     let shout = catalog.code_executor("shout").unwrap();
     assert!(shout.execute(code(&"x".repeat(90_000)), &context(&catalog)).await.is_ok());
     let error = shout.execute(code(&"x".repeat(100_000)), &context(&catalog)).await.unwrap_err();
@@ -60,7 +60,7 @@ async fn the_output_of_code_is_limited() {
 
 #[tokio::test]
 async fn a_summarizer_returns_a_content_or_nothing() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let counter = catalog.summarizer("counter").unwrap();
     let summary = counter.summarize(&events(3), &context(&catalog)).await.unwrap();
     assert_eq!(summary, Some(Content::model("3 events")));
@@ -70,7 +70,7 @@ async fn a_summarizer_returns_a_content_or_nothing() {
 #[tokio::test]
 async fn a_summarizer_that_runs_out_of_memory_fails_by_name() {
     let limits = Limits { memory: 4 << 20, ..Limits::default() };
-    let catalog = Lab::new().with("gallery").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_limits(limits).catalog().await;
     let error = catalog.summarizer("counter").unwrap().summarize(&events(20_000), &context(&catalog)).await;
     let error = error.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_MEMORY");
@@ -79,7 +79,7 @@ async fn a_summarizer_that_runs_out_of_memory_fails_by_name() {
 
 #[tokio::test]
 async fn examples_are_selected_by_the_user_message() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let examples = catalog.examples("sums").unwrap().examples("2 + 2?", &context(&catalog)).await.unwrap();
     let [example] = examples.as_slice() else { panic!("{examples:?}") };
     assert_eq!(example.input.text(), "2 + 2?");
@@ -88,7 +88,7 @@ async fn examples_are_selected_by_the_user_message() {
 
 #[tokio::test]
 async fn a_cancelled_run_does_not_wait_for_them() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let cx = context(&catalog);
     cx.invocation.cancel.cancel();
     let error = catalog.examples("sums").unwrap().examples("2 + 2?", &cx).await.unwrap_err();

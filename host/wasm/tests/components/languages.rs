@@ -19,8 +19,8 @@ use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
 use crate::support::{
-    Chat, Lab, OneModel, built, call, call_in, context, context_in, invocation_with_writer, run_app, run_custom_in,
-    settings_with_grants, transcript,
+    Chat, OneModel, TestCatalog, built, call, call_in, context, context_in, invocation_with_writer, run_app,
+    run_custom_in, settings_with_grants, transcript,
 };
 
 use self::http::*;
@@ -112,7 +112,7 @@ async fn catalog(component: Language) -> Arc<Catalog> {
         "runs": ["foreman", "story*"], "sessions": {"write": ["storyteller"]},
     });
     let settings = ComponentSettings { config, ..settings_with_grants(grants) };
-    Lab::new().with(component).with_settings(component, settings).catalog().await
+    TestCatalog::new().with(component).with_settings(component, settings).catalog().await
 }
 
 fn error_text(result: Result<Value, ToolError>) -> String {

@@ -7,10 +7,10 @@ use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, InstancePoolConfig
 use serde_json::json;
 
 use crate::imports::CapturedLog;
-use crate::support::{Lab, Listener, call, call_in, context, run_custom, settings_with_grants};
+use crate::support::{Listener, TestCatalog, call, call_in, context, run_custom, settings_with_grants};
 
 async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = match call(&catalog, tool, args).await {
         Err(ToolError::Recoverable(message)) => message,
         other => panic!("{other:?}"),
@@ -42,7 +42,7 @@ async fn a_tool_that_spins_is_interrupted_by_its_cpu_time() {
 #[tokio::test]
 async fn waiting_costs_no_cpu_time() {
     let limits = Limits { cpu: Duration::from_millis(100), ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     assert_eq!(call(&catalog, "slow", json!({"millis": 300})).await.unwrap(), json!(300));
 }
 
@@ -66,7 +66,7 @@ async fn a_result_that_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn the_depth_of_tools_that_call_tools_is_limited() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     let nested = |relays: usize| {
         let echo = json!({"tool": "echo", "args": {"value": 1}});
         (1..relays).fold(echo, |args, _| json!({"tool": "relay_tool", "args": args}))
@@ -83,7 +83,7 @@ async fn the_depth_of_tools_that_call_tools_is_limited() {
 #[tokio::test]
 async fn the_state_that_a_call_sets_is_limited() {
     let limits = Limits { result: 10_000, ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let set = |bytes: usize| call(&catalog, "state_rw", json!({"key": "big", "value": "x".repeat(bytes)}));
     assert!(set(4_000).await.is_ok());
     let error = match set(9_990).await {
@@ -100,9 +100,9 @@ async fn the_state_that_a_call_sets_is_limited() {
 
 #[tokio::test]
 async fn a_component_with_too_many_instances_is_rejected() {
-    let lab = Lab::new().with("misbehaver").with_limits(Limits { instances: 1, ..limits() });
+    let test_catalog = TestCatalog::new().with("misbehaver").with_limits(Limits { instances: 1, ..limits() });
     assert_eq!(
-        lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
+        test_catalog.reason(&test_catalog.open().await.current(), "misbehaver.wasm"),
         "`describe` of component `misbehaver` failed: it exceeded its limit of 1 core instances; raise `limits.instances` in \
          hatchery.yaml to allow more"
     );
@@ -110,9 +110,9 @@ async fn a_component_with_too_many_instances_is_rejected() {
 
 #[tokio::test]
 async fn a_component_with_too_large_tables_is_rejected() {
-    let lab = Lab::new().with("misbehaver").with_limits(Limits { tables: 1, ..limits() });
+    let test_catalog = TestCatalog::new().with("misbehaver").with_limits(Limits { tables: 1, ..limits() });
     assert_eq!(
-        lab.reason(&lab.open().await.current(), "misbehaver.wasm"),
+        test_catalog.reason(&test_catalog.open().await.current(), "misbehaver.wasm"),
         "`describe` of component `misbehaver` failed: it exceeded its limit of 1 table elements; raise `limits.tables` in \
          hatchery.yaml to allow more"
     );
@@ -122,7 +122,8 @@ async fn a_component_with_too_large_tables_is_rejected() {
 async fn one_component_can_have_limits_of_its_own() {
     let own = Limits::default().with(&LimitOverrides { memory: Some(8 << 20), ..LimitOverrides::default() });
     let settings = ComponentSettings { limits: own, ..Default::default() };
-    let catalog = Lab::new().with("misbehaver").with("dice").with_settings("misbehaver", settings).catalog().await;
+    let catalog =
+        TestCatalog::new().with("misbehaver").with("dice").with_settings("misbehaver", settings).catalog().await;
     assert_eq!(catalog.components["misbehaver"].limits().memory, 8 << 20);
     assert_eq!(catalog.components["dice"].limits().memory, 64 << 20);
 }
@@ -130,7 +131,7 @@ async fn one_component_can_have_limits_of_its_own() {
 #[tokio::test]
 async fn an_agent_that_spins_ends_its_run_and_its_events_are_kept() {
     let limits = Limits { cpu: Duration::from_millis(50), ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let listener = Listener::new(10);
     let error = run_custom(&catalog, "spinning_agent", &listener).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_CPU");
@@ -141,7 +142,7 @@ async fn an_agent_that_spins_ends_its_run_and_its_events_are_kept() {
 #[tokio::test]
 async fn an_agent_that_takes_too_long_ends_its_run() {
     let limits = Limits { agent_wall: Duration::from_millis(200), ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = run_custom(&catalog, "spinning_agent", &Listener::new(10)).await.unwrap_err();
     assert_eq!(error.code(), "COMPONENT_TIMEOUT");
     assert_eq!(error.to_string(), "component `misbehaver`: it exceeded its limit of 200ms of wall time");
@@ -150,7 +151,7 @@ async fn an_agent_that_takes_too_long_ends_its_run() {
 #[tokio::test]
 async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
     let limits = Limits { cpu: Duration::from_secs(60), wall: Duration::from_secs(60), ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     for (tool, args) in [("spin", json!({})), ("slow", json!({"millis": 60_000}))] {
         let cx = context(&catalog);
         let cancel = cx.invocation.cancel.clone();
@@ -161,7 +162,7 @@ async fn a_cancelled_call_ends_at_once_even_if_it_spins() {
 
 #[tokio::test]
 async fn a_cancelled_agent_ends_with_that_error() {
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     let call = context(&catalog);
     let cancel = call.invocation.cancel.clone();
     let listener = Listener::new(10);
@@ -177,9 +178,9 @@ async fn a_cancelled_agent_ends_with_that_error() {
 #[tokio::test]
 async fn a_call_that_finds_all_instances_in_use_waits_and_then_fails() {
     let options = EngineOptions { instances: 1, queue_timeout: Duration::from_millis(50), ..EngineOptions::default() };
-    let mut lab = Lab::new().with("misbehaver");
-    lab.options.engine = Engine::new(&options).unwrap();
-    let catalog = lab.catalog().await;
+    let mut test_catalog = TestCatalog::new().with("misbehaver");
+    test_catalog.options.engine = Engine::new(&options).unwrap();
+    let catalog = test_catalog.catalog().await;
     let slow = call(&catalog, "slow", json!({"millis": 1000}));
     let (slow, echo) = tokio::join!(slow, call(&catalog, "echo", json!({"value": 1})));
     assert_eq!(slow.unwrap(), json!(1000));
@@ -196,9 +197,9 @@ async fn a_call_that_finds_all_instances_in_use_waits_and_then_fails() {
 #[tokio::test]
 async fn a_call_that_finds_the_queue_full_fails_at_once() {
     let options = EngineOptions { instances: 1, max_queued: 1, ..EngineOptions::default() };
-    let mut lab = Lab::new().with("misbehaver");
-    lab.options.engine = Engine::new(&options).unwrap();
-    let catalog = lab.catalog().await;
+    let mut test_catalog = TestCatalog::new().with("misbehaver");
+    test_catalog.options.engine = Engine::new(&options).unwrap();
+    let catalog = test_catalog.catalog().await;
     let echo = || call(&catalog, "echo", json!({"value": 1}));
     let (slow, second, third) = tokio::join!(call(&catalog, "slow", json!({"millis": 300})), echo(), echo());
     assert_eq!((slow.unwrap(), second.unwrap()), (json!(300), json!({"value": 1})));
@@ -215,9 +216,9 @@ async fn calls_work_without_the_pooling_allocator() {
     let engine = Engine::new(&EngineOptions { instances: 10_000_000, ..EngineOptions::default() }).unwrap();
     assert!(!engine.is_pooled());
     assert!(crate::support::ENGINE.is_pooled());
-    let mut lab = Lab::new().with("misbehaver");
-    lab.options.engine = engine;
-    let catalog = lab.catalog().await;
+    let mut test_catalog = TestCatalog::new().with("misbehaver");
+    test_catalog.options.engine = engine;
+    let catalog = test_catalog.catalog().await;
     assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}));
 }
 
@@ -225,7 +226,8 @@ async fn calls_work_without_the_pooling_allocator() {
 async fn model_calls_tokens_and_tool_calls_of_guests_are_counted() {
     let seeker = async |limits: Limits, tool: &str, name: &str| {
         let settings = ComponentSettings { limits, ..settings_with_grants(json!({"models": ["*"], "tools": ["*"]})) };
-        let catalog = Lab::new().with("seeker").with("misbehaver").with_settings("seeker", settings).catalog().await;
+        let catalog =
+            TestCatalog::new().with("seeker").with("misbehaver").with_settings("seeker", settings).catalog().await;
         call(&catalog, tool, json!({ "name": name })).await.unwrap_err().to_string()
     };
     assert_eq!(
@@ -243,25 +245,25 @@ async fn model_calls_tokens_and_tool_calls_of_guests_are_counted() {
 }
 
 /// A folder with components, and an engine with `all` bytes of memory for all of them and `of_run` bytes for one run.
-fn lab_with_memory(all: u64, of_run: u64) -> Lab {
-    let mut lab = Lab::new().with("misbehaver").with("seeker");
+fn lab_with_memory(all: u64, of_run: u64) -> TestCatalog {
+    let mut test_catalog = TestCatalog::new().with("misbehaver").with("seeker");
     let queue_timeout = Duration::from_millis(50);
     let options =
         EngineOptions { memory: all, run_memory: of_run, queue_timeout, instances: 10, ..EngineOptions::default() };
-    lab.options.engine = Engine::new(&options).unwrap();
-    lab
+    test_catalog.options.engine = Engine::new(&options).unwrap();
+    test_catalog
 }
 
 #[tokio::test]
 async fn all_components_share_the_memory_of_the_engine() {
-    let lab = lab_with_memory(8 << 20, 64 << 20);
-    let catalog = lab.catalog().await;
+    let test_catalog = lab_with_memory(8 << 20, 64 << 20);
+    let catalog = test_catalog.catalog().await;
     let error = call(&catalog, "hoard", json!({"bytes": 10 << 20})).await.unwrap_err().to_string();
     assert_eq!(
         error,
         "tool `hoard` of component `misbehaver` failed: no free memory: components use all of it; try again later"
     );
-    assert_eq!(lab.options.engine.memory_in_use(), 0);
+    assert_eq!(test_catalog.options.engine.memory_in_use(), 0);
     assert_eq!(call(&catalog, "hoard", json!({"bytes": 4 << 20})).await.unwrap(), json!(4 << 20));
 }
 
@@ -281,15 +283,15 @@ async fn calls_of_one_run_share_its_memory() {
 #[tokio::test]
 async fn an_idle_instance_is_evicted_for_its_memory() {
     let warm = Some(InstancePoolConfig::default());
-    let mut lab = lab_with_memory(4 << 20, 64 << 20);
-    lab = lab.with_settings("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
-    let catalog = lab.catalog().await;
+    let mut test_catalog = lab_with_memory(4 << 20, 64 << 20);
+    test_catalog = test_catalog.with_settings("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
+    let catalog = test_catalog.catalog().await;
     call(&catalog, "hoard", json!({"bytes": 2 << 20})).await.unwrap();
     assert_eq!(catalog.components["misbehaver"].waiting(), 1);
-    assert!(lab.options.engine.memory_in_use() > 3 << 20);
+    assert!(test_catalog.options.engine.memory_in_use() > 3 << 20);
     assert_eq!(call(&catalog, "own", json!({})).await.unwrap(), json!("own"));
     assert_eq!(catalog.components["misbehaver"].waiting(), 0);
-    assert_eq!(lab.options.engine.memory_in_use(), 0);
+    assert_eq!(test_catalog.options.engine.memory_in_use(), 0);
 }
 
 #[tokio::test]
@@ -299,7 +301,7 @@ async fn arguments_of_calls_that_have_not_returned_count_to_the_memory_of_the_ca
     let mut errors = Vec::new();
     for mebibytes in (4..48).step_by(4) {
         let limits = Limits { memory: mebibytes << 20, ..limits() };
-        let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+        let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
         match call(&catalog, "relay_tool", args.clone()).await {
             Ok(_) => break,
             Err(error) => errors.push(error.to_string()),
@@ -314,7 +316,7 @@ async fn arguments_of_calls_that_have_not_returned_count_to_the_memory_of_the_ca
 #[tokio::test]
 async fn each_exceeded_limit_is_in_the_audit_log() {
     let limits = Limits { memory: 16 << 20, ..limits() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
     call(&catalog, "allocate", json!({})).await.unwrap_err();

@@ -13,12 +13,12 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, Engine, EngineOptions, Limits};
 use serde_json::{Value, json};
 
-use crate::support::{Chat, Lab, OneModel, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, transcript};
 
 const PARROT: &str = "component:gallery/parrot";
 
 async fn gallery(limits: Limits) -> Arc<Catalog> {
-    Lab::new().with("gallery").with_limits(limits).catalog().await
+    TestCatalog::new().with("gallery").with_limits(limits).catalog().await
 }
 
 async fn connect(catalog: &Catalog) -> Result<Box<dyn LiveConnection>, ModelError> {
@@ -77,8 +77,9 @@ async fn a_live_model_hears_and_speaks_until_the_connection_is_closed() {
 
 #[tokio::test]
 async fn an_agent_with_a_live_model_of_a_component_calls_its_tools() {
-    let lab = Lab::new().with("gallery").with("services").with_grants("services", json!({"runs": ["cou*"]}));
-    let catalog = lab.catalog().await;
+    let test_catalog =
+        TestCatalog::new().with("gallery").with("services").with_grants("services", json!({"runs": ["cou*"]}));
+    let catalog = test_catalog.catalog().await;
     let models = Arc::new(SingleModel(catalog.model(PARROT).unwrap()));
     let chat = Chat::new(&catalog, "office", models, Plugins::default()).with_apps(&catalog);
     let (events, error) = chat.talk([text("good morning"), text("call list_apps")], RunConfig::default()).await;
@@ -161,9 +162,9 @@ async fn a_conversation_has_limited_cpu_and_wall_time() {
 
 #[tokio::test]
 async fn a_guest_ends_when_its_connection_is_dropped() {
-    let mut lab = Lab::new().with("gallery");
-    lab.options.engine = Engine::new(&EngineOptions { instances: 1, ..EngineOptions::default() }).unwrap();
-    let catalog = lab.catalog().await;
+    let mut test_catalog = TestCatalog::new().with("gallery");
+    test_catalog.options.engine = Engine::new(&EngineOptions { instances: 1, ..EngineOptions::default() }).unwrap();
+    let catalog = test_catalog.catalog().await;
     let connection = connect(&catalog).await.unwrap();
     assert!(connection.receive().now_or_never().is_none(), "it waits");
     drop(connection);
@@ -187,11 +188,11 @@ async fn an_unread_connection_makes_its_guest_wait() {
 
 /// Lets the switchboard talk to an app. Returns its last words, as JSON if they are.
 async fn call(grants: Value, message: &str, model: Scripted) -> (Value, Chat) {
-    call_with(Lab::new().with("services").with_grants("services", grants), message, model).await
+    call_with(TestCatalog::new().with("services").with_grants("services", grants), message, model).await
 }
 
-async fn call_with(lab: Lab, message: &str, model: Scripted) -> (Value, Chat) {
-    let catalog = lab.catalog().await;
+async fn call_with(test_catalog: TestCatalog, message: &str, model: Scripted) -> (Value, Chat) {
+    let catalog = test_catalog.catalog().await;
     let models = Arc::new(OneModel(Arc::new(model)));
     let chat = Chat::new(&catalog, "switchboard", models, Plugins::default()).with_apps(&catalog);
     let (events, error) = chat.say(message, RunConfig::default()).await;
@@ -231,16 +232,16 @@ async fn a_request_that_is_refused_ends_the_live_run_with_the_reason() {
         assert_eq!(heard["error"], reason);
     }
     let limits = Limits { result: 50_000, ..Limits::default() };
-    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", granted());
-    let (heard, _) = call_with(lab, "office (long)", Scripted::new()).await;
+    let test_catalog = TestCatalog::new().with("services").with_limits(limits).with_grants("services", granted());
+    let (heard, _) = call_with(test_catalog, "office (long)", Scripted::new()).await;
     assert_eq!(heard["error"], "LIMIT_REACHED: it exceeded its limit of 50000 B in one result");
 }
 
 #[tokio::test]
 async fn a_live_run_counts_as_calls_and_events_of_the_run_that_opens_it() {
     let model = Scripted::new().default_reply("Yes.");
-    let lab = Lab::new().with("services").with_grants("services", json!({"runs": ["*"]}));
-    let catalog = lab.catalog().await;
+    let test_catalog = TestCatalog::new().with("services").with_grants("services", json!({"runs": ["*"]}));
+    let catalog = test_catalog.catalog().await;
     let models = Arc::new(OneModel(Arc::new(model)));
     let chat = Chat::new(&catalog, "switchboard", models, Plugins::default()).with_apps(&catalog);
     let config = RunConfig { max_llm_calls: 2, ..RunConfig::default() };
@@ -256,7 +257,7 @@ async fn a_live_run_counts_as_calls_and_events_of_the_run_that_opens_it() {
 
 #[tokio::test]
 async fn a_live_run_does_not_wait_for_the_session_of_the_run_that_opens_it() {
-    let catalog = Lab::new().with("services").with_grants("services", json!({"runs": ["*"]})).catalog().await;
+    let catalog = TestCatalog::new().with("services").with_grants("services", json!({"runs": ["*"]})).catalog().await;
     let chat = Chat::new(&catalog, "switchboard", Arc::new(OneModel(Arc::new(Scripted::new()))), Plugins::default());
     let chat = chat.with_apps(&catalog).in_session("live");
     let (events, error) = chat.say("switchboard hi", RunConfig::default()).await;

@@ -12,21 +12,21 @@ use hatchery_engine::Plugins;
 use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, CatalogModels, Engine, EngineOptions, Limits};
 
-use crate::support::{Chat, Lab, OneModel, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, transcript};
 
 const ECHO: &str = "component:gallery/echo";
 
 async fn gallery(limits: Limits) -> Arc<Catalog> {
-    Lab::new().with("gallery").with_limits(limits).catalog().await
+    TestCatalog::new().with("gallery").with_limits(limits).catalog().await
 }
 
 /// Returns the gallery on an engine with room for one instance.
 async fn alone() -> Arc<Catalog> {
     let options = EngineOptions { instances: 1, ..EngineOptions::default() };
     let endless = Limits { cpu: Duration::from_secs(600), ..Limits::default() };
-    let mut lab = Lab::new().with("gallery").with_limits(endless);
-    lab.options.engine = Engine::new(&options).unwrap();
-    lab.catalog().await
+    let mut test_catalog = TestCatalog::new().with("gallery").with_limits(endless);
+    test_catalog.options.engine = Engine::new(&options).unwrap();
+    test_catalog.catalog().await
 }
 
 fn request(text: &str) -> LlmRequest {
@@ -68,7 +68,7 @@ async fn an_agent_uses_a_components_model() {
 #[tokio::test]
 async fn a_custom_agent_calls_a_model_of_another_component() {
     let catalog =
-        Lab::new().with("gallery").with("relay").with_grants("relay", json!({"models": ["*"]})).catalog().await;
+        TestCatalog::new().with("gallery").with("relay").with_grants("relay", json!({"models": ["*"]})).catalog().await;
     let chat = Chat::new(&catalog, "asker", Arc::new(SingleModel(catalog.model(ECHO).unwrap())), Plugins::default());
     let (events, error) = chat.say("one two", RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -147,7 +147,7 @@ async fn a_guest_that_spins_ends_with_its_caller() {
 
 #[tokio::test]
 async fn names_of_components_models_are_resolved_in_the_catalog_and_all_others_elsewhere() {
-    let handle = Lab::new().with("gallery").open().await;
+    let handle = TestCatalog::new().with("gallery").open().await;
     let models = CatalogModels {
         catalog: handle,
         fallback: Arc::new(OneModel(Arc::new(Scripted::new().default_reply("rest")))),
@@ -161,7 +161,7 @@ async fn names_of_components_models_are_resolved_in_the_catalog_and_all_others_e
 
 #[tokio::test]
 async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() {
-    let handle = Lab::new().with("gallery").open().await;
+    let handle = TestCatalog::new().with("gallery").open().await;
     for name in ["component:gallery/oracle", "component:echo", "component:"] {
         let error = handle.model(name).map(|_| ()).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::UnknownModel);
@@ -172,7 +172,7 @@ async fn a_model_that_no_component_offers_is_unknown_and_the_others_are_named() 
             )
         );
     }
-    let none = Lab::new().open().await.model(ECHO).map(|_| ()).unwrap_err().to_string();
+    let none = TestCatalog::new().open().await.model(ECHO).map(|_| ()).unwrap_err().to_string();
     assert_eq!(none, "model `component:gallery/echo`: no component offers it; available: none");
 }
 

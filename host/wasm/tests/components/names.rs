@@ -7,11 +7,11 @@ use hatchery_core::{
 use hatchery_wasm::Catalog;
 use serde_json::json;
 
-use crate::support::{Lab, call_in, component, context};
+use crate::support::{TestCatalog, call_in, component, context};
 
 #[tokio::test]
 async fn items_are_found_by_qualified_and_unqualified_name() {
-    let catalog = Lab::new().with("misbehaver").with("dice").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with("dice").catalog().await;
     assert_eq!(catalog.tool("misbehaver/echo").unwrap().declaration().name, "echo");
     assert_eq!(catalog.tool("echo").unwrap().declaration().name, "echo");
     assert_eq!(catalog.callback("trapping_callback").unwrap().name(), "trapping_callback");
@@ -20,10 +20,10 @@ async fn items_are_found_by_qualified_and_unqualified_name() {
 
 #[tokio::test]
 async fn an_ambiguous_name_must_be_qualified() {
-    let lab = Lab::new();
-    lab.write("one.wasm", std::fs::read(component("misbehaver")).unwrap());
-    lab.write("two.wasm", std::fs::read(component("misbehaver")).unwrap());
-    let catalog = lab.open().await.current();
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("one.wasm", std::fs::read(component("misbehaver")).unwrap());
+    test_catalog.write("two.wasm", std::fs::read(component("misbehaver")).unwrap());
+    let catalog = test_catalog.open().await.current();
     let error = catalog.tool("echo").map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "tool `echo` is offered by several components; write one of `one/echo`, `two/echo`");
     assert!(catalog.tool("two/echo").is_ok());
@@ -31,7 +31,7 @@ async fn an_ambiguous_name_must_be_qualified() {
 
 #[tokio::test]
 async fn an_unknown_name_lists_the_known_ones() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("relay").catalog().await;
     let error = catalog.agent("relay/nobody").map(|_| ()).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -44,13 +44,13 @@ async fn an_unknown_name_lists_the_known_ones() {
 
 #[tokio::test]
 async fn built_in_tools_take_precedence() {
-    let catalog = Lab::new().catalog().await;
+    let catalog = TestCatalog::new().catalog().await;
     assert_eq!(catalog.tool("exit_loop").unwrap().declaration().name, "exit_loop");
 }
 
 #[tokio::test]
 async fn root_agents_become_apps_with_their_tree() {
-    let catalog = Lab::new().with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("relay").catalog().await;
     assert_eq!(catalog.apps.keys().collect::<Vec<_>>(), ["asker", "relay"]);
     let relay = catalog.app("relay").unwrap();
     assert_eq!(relay.agent_names(), ["relay", "talker", "counter"]);
@@ -62,7 +62,7 @@ async fn root_agents_become_apps_with_their_tree() {
 
 #[tokio::test]
 async fn a_component_is_a_toolset_of_its_tools() {
-    let catalog = Lab::new().with("gallery").with("relay").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with("relay").catalog().await;
     let set = catalog.toolset("gallery").unwrap();
     assert_eq!(set.name(), "gallery");
     let tools = set.tools(&context(&catalog)).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_component_is_a_toolset_of_its_tools() {
 
 #[tokio::test]
 async fn every_kind_of_item_is_found_by_both_names_or_the_known_ones_are_listed() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     type Find = fn(&Catalog, &str) -> Result<(), ResolveError>;
     let kinds: [(&str, &str, Find); 4] = [
         ("plugin", "censor", |catalog, name| catalog.plugin(name, JsonMap::new()).map(drop)),
@@ -94,9 +94,9 @@ async fn every_kind_of_item_is_found_by_both_names_or_the_known_ones_are_listed(
 /// Returns the agent that uses every kind of item.
 async fn fully_equipped_agent() -> (std::sync::Arc<Catalog>, LlmAgent) {
     // A second component exports the same names: an agent's own component takes precedence.
-    let lab = Lab::new().with("gallery");
-    lab.write("other.wasm", std::fs::read(component("gallery")).unwrap());
-    let catalog = lab.open().await.current();
+    let test_catalog = TestCatalog::new().with("gallery");
+    test_catalog.write("other.wasm", std::fs::read(component("gallery")).unwrap());
+    let catalog = test_catalog.open().await.current();
     match catalog.agent("gallery/equipped").unwrap().kind {
         AgentKind::Llm(llm) => (catalog, *llm),
         kind => panic!("{}", kind.label()),

@@ -8,17 +8,17 @@ use hatchery_wasm::{Catalog, ComponentSettings, Grants, Limits};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Lab, call, call_in, context};
+use crate::support::{TestCatalog, call, call_in, context};
 use crate::web::Web;
 
 /// Returns a catalog with the `browser` component.
 async fn browser(grants: Value, limits: Limits) -> Arc<Catalog> {
-    lab(grants, limits).catalog().await
+    test_catalog(grants, limits).catalog().await
 }
 
-fn lab(grants: Value, limits: Limits) -> Lab {
+fn test_catalog(grants: Value, limits: Limits) -> TestCatalog {
     let grants: Arc<Grants> = Arc::new(serde_json::from_value(grants).unwrap());
-    Lab::new()
+    TestCatalog::new()
         .with("browser")
         .with_settings("browser", ComponentSettings { limits, grants, ..ComponentSettings::default() })
 }
@@ -208,10 +208,10 @@ async fn a_secret_grants_no_network_access() {
 #[tokio::test]
 async fn a_component_whose_secret_is_missing_is_not_loaded() {
     let secret = json!({ "name": "weather", "from": "HATCHERY_NO_SUCH_KEY", "host": "a.com", "header": "X-Key" });
-    let lab = lab(json!({ "secrets": [secret] }), Limits::default());
-    let catalog = lab.open().await.current();
+    let test_catalog = test_catalog(json!({ "secrets": [secret] }), Limits::default());
+    let catalog = test_catalog.open().await.current();
     assert_eq!(
-        lab.reason(&catalog, "browser.wasm"),
+        test_catalog.reason(&catalog, "browser.wasm"),
         "component `browser` cannot be given its grants: the secret `weather` is missing: set the environment variable \
          `HATCHERY_NO_SUCH_KEY` for the host"
     );

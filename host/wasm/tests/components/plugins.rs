@@ -11,7 +11,7 @@ use hatchery_wasm::Limits;
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Chat, Lab, OneModel, invocation, transcript};
+use crate::support::{Chat, OneModel, TestCatalog, invocation, transcript};
 
 /// Grants of the censor: it counts the runs of the app.
 fn runs() -> Value {
@@ -19,14 +19,14 @@ fn runs() -> Value {
 }
 
 async fn censor(limits: Limits) -> Arc<dyn Plugin> {
-    let lab = Lab::new().with("gallery").with_limits(limits).with_grants("gallery", runs());
-    let catalog = lab.catalog().await;
+    let test_catalog = TestCatalog::new().with("gallery").with_limits(limits).with_grants("gallery", runs());
+    let catalog = test_catalog.catalog().await;
     catalog.plugin("gallery/censor", JsonMap::new()).unwrap()
 }
 
 /// Starts a chat with the clerk, with the censor as a plugin.
 async fn clerk(model: Scripted) -> Chat {
-    let catalog = Lab::new().with("gallery").with_grants("gallery", runs()).catalog().await;
+    let catalog = TestCatalog::new().with("gallery").with_grants("gallery", runs()).catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("censor", JsonMap::new()).unwrap()]).unwrap();
     Chat::new(&catalog, "clerk", Arc::new(OneModel(Arc::new(model))), plugins)
 }

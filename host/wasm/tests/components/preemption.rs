@@ -11,16 +11,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::support::{Lab, call, call_in, context, run_app, transcript};
+use crate::support::{TestCatalog, call, call_in, context, run_app, transcript};
 
 const HOURS: Duration = Duration::from_secs(36_000);
 
 /// Returns a catalog of guests that may spin for hours, with this many instances.
 async fn unlimited(instances: u32) -> Arc<Catalog> {
     let limits = Limits { cpu: HOURS, wall: HOURS, agent_wall: HOURS, ..Limits::default() };
-    let mut lab = Lab::new().with("misbehaver").with_limits(limits);
-    lab.options.engine = Engine::new(&EngineOptions { instances, ..EngineOptions::default() }).unwrap();
-    lab.catalog().await
+    let mut test_catalog = TestCatalog::new().with("misbehaver").with_limits(limits);
+    test_catalog.options.engine = Engine::new(&EngineOptions { instances, ..EngineOptions::default() }).unwrap();
+    test_catalog.catalog().await
 }
 
 /// Starts spinning guests and waits until all of them run.
@@ -85,7 +85,7 @@ async fn one_thread_is_enough_for_a_spinning_guest_and_for_others() {
 #[tokio::test]
 async fn a_spinning_guest_ends_at_its_deadline_even_with_cpu_time_left() {
     let limits = Limits { cpu: HOURS, wall: Duration::from_millis(100), ..Limits::default() };
-    let catalog = Lab::new().with("misbehaver").with_limits(limits).catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = call(&catalog, "spin", json!({})).await.unwrap_err().to_string();
     assert_eq!(error, "tool `spin` of component `misbehaver` failed: it exceeded its limit of 100ms of wall time");
 }
@@ -93,8 +93,12 @@ async fn a_spinning_guest_ends_at_its_deadline_even_with_cpu_time_left() {
 #[tokio::test]
 async fn an_agent_that_waits_for_a_model_uses_no_cpu_time() {
     let limits = Limits { cpu: Duration::from_millis(100), ..Limits::default() };
-    let catalog =
-        Lab::new().with("relay").with_limits(limits).with_grants("relay", json!({"models": ["*"]})).catalog().await;
+    let catalog = TestCatalog::new()
+        .with("relay")
+        .with_limits(limits)
+        .with_grants("relay", json!({"models": ["*"]}))
+        .catalog()
+        .await;
     let model = Scripted::new().default_reply(Reply::text("at last").delay(Duration::from_millis(400)));
     let (events, error) = run_app(&catalog, "asker", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");

@@ -1,12 +1,12 @@
 //! Files that are rejected before they are compiled, each with its own message.
 
-use crate::support::{Lab, component};
+use crate::support::{TestCatalog, component};
 
 async fn reason(name: &str, bytes: &[u8]) -> String {
-    let lab = Lab::new();
+    let test_catalog = TestCatalog::new();
     let file = format!("{name}.wasm");
-    lab.write(&file, bytes);
-    lab.reason(&lab.open().await.current(), &file)
+    test_catalog.write(&file, bytes);
+    test_catalog.reason(&test_catalog.open().await.current(), &file)
 }
 
 fn text(component: &str) -> Vec<u8> {
@@ -60,12 +60,12 @@ async fn an_unknown_import_is_refused_by_name() {
 
 #[tokio::test]
 async fn a_file_that_is_larger_than_any_component_is_not_read() {
-    let lab = Lab::new();
-    let path = lab.write("film.wasm", "");
+    let test_catalog = TestCatalog::new();
+    let path = test_catalog.write("film.wasm", "");
     let size = (256 << 20) + 1;
     std::fs::File::options().write(true).open(&path).unwrap().set_len(size).unwrap();
     assert_eq!(
-        lab.reason(&lab.open().await.current(), "film.wasm"),
+        test_catalog.reason(&test_catalog.open().await.current(), "film.wasm"),
         format!(
             "{}: has {size} bytes, and a component may have 268435456; build it with `hatchery build`, which strips it, or raise \
              `compile.max_file_size` in hatchery.yaml",
@@ -107,10 +107,10 @@ async fn a_component_that_exports_tools_in_two_interfaces_is_refused() {
 
 #[tokio::test]
 async fn an_invalid_file_name_is_refused() {
-    let lab = Lab::new();
-    let path = lab.write("my agent.wasm", text("(component)"));
+    let test_catalog = TestCatalog::new();
+    let path = test_catalog.write("my agent.wasm", text("(component)"));
     assert_eq!(
-        lab.reason(&lab.open().await.current(), "my agent.wasm"),
+        test_catalog.reason(&test_catalog.open().await.current(), "my agent.wasm"),
         format!(
             "{}: a component's name may hold only letters, digits, `_`, `-` and `.`; rename the file",
             path.display()

@@ -10,11 +10,13 @@ use hatchery_stores::{KeywordMemory, SimilaritySearch};
 use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Chat, Lab, OneModel, call, call_in, context, context_with_memory, run_app, services, transcript};
+use crate::support::{
+    Chat, OneModel, TestCatalog, call, call_in, context, context_with_memory, run_app, services, transcript,
+};
 
 /// Returns the texts of a run of an app of the component.
 async fn texts(app: &str, message: &str) -> Vec<String> {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let (events, error) = run_app(&catalog, app, message, Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     transcript(&events).into_iter().map(|(_, text)| text).collect()
@@ -22,7 +24,7 @@ async fn texts(app: &str, message: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_component_reads_how_its_run_is_delivered_and_what_is_left() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let model = || Scripted::sequence([Reply::call("info", json!({})), Reply::text("done")]);
     let app = App::clone(catalog.app("scribe").unwrap());
     let app = app.with_settings(AppSettings { resumable: true, ..AppSettings::default() });
@@ -51,7 +53,7 @@ async fn a_component_reads_how_its_run_is_delivered_and_what_is_left() {
 
 #[tokio::test]
 async fn a_tool_ends_the_run() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let model = Scripted::sequence([Reply::call("stop", json!({}))]);
     let (events, error) = run_app(&catalog, "scribe", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -68,7 +70,8 @@ async fn an_agent_or_a_callback_ends_the_run_and_the_agents_after_it_do_not_run(
 
 #[tokio::test]
 async fn the_code_of_an_instruction_cannot_change_the_session() {
-    let catalog = Lab::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
+    let catalog =
+        TestCatalog::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
     let model = Arc::new(Scripted::sequence(["ok"]));
     let chat = Chat::new(&catalog, "scribe", Arc::new(OneModel(model.clone())), Plugins::default());
     let (_, error) = chat.say("hello", RunConfig::default()).await;
@@ -82,7 +85,7 @@ async fn the_code_of_an_instruction_cannot_change_the_session() {
 
 #[tokio::test]
 async fn the_arguments_of_a_tool_and_of_a_plugin_reach_their_code() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let tool = catalog.tool("services/arguments").unwrap();
     let cx = context(&catalog);
     assert_eq!(tool.call(JsonMap::new(), &cx).await.unwrap(), json!(null));
@@ -102,7 +105,7 @@ async fn the_arguments_of_a_tool_and_of_a_plugin_reach_their_code() {
 
 #[tokio::test]
 async fn code_looks_up_the_plugins_of_its_run() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("services/advice", JsonMap::new()).unwrap()]).unwrap();
     let model = Scripted::sequence([
         Reply::call("plugins", json!({})),
@@ -121,7 +124,8 @@ async fn code_looks_up_the_plugins_of_its_run() {
 
 #[tokio::test]
 async fn a_deleted_artifact_leaves_its_trace_in_the_event() {
-    let catalog = Lab::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
+    let catalog =
+        TestCatalog::new().with("services").with_grants("services", json!({"artifacts": "write"})).catalog().await;
     let model = Scripted::sequence([Reply::call("shred", json!({})), Reply::text("done")]);
     let (events, error) = run_app(&catalog, "scribe", "hello", model, RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
@@ -133,7 +137,7 @@ async fn a_deleted_artifact_leaves_its_trace_in_the_event() {
 #[tokio::test]
 async fn texts_are_embedded_with_a_grant_for_the_embedder() {
     let ask = async |grants: Value, args: Value| {
-        let catalog = Lab::new().with("services").with_grants("services", grants).catalog().await;
+        let catalog = TestCatalog::new().with("services").with_grants("services", grants).catalog().await;
         call(&catalog, "compare", args).await.map_err(|error| error.to_string())
     };
     let args = json!({"model": "local:hashed-ngrams", "texts": ["A red lamp.", "a RED lamp"]});
@@ -150,17 +154,19 @@ async fn texts_are_embedded_with_a_grant_for_the_embedder() {
 #[tokio::test]
 async fn embeddings_count_as_model_calls() {
     let limits = hatchery_wasm::Limits { model_calls: 0, ..hatchery_wasm::Limits::default() };
-    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
     let args = json!({"model": "local:hashed-ngrams", "texts": ["a"]});
-    let error = call(&lab.catalog().await, "compare", args).await.unwrap_err().to_string();
+    let error = call(&test_catalog.catalog().await, "compare", args).await.unwrap_err().to_string();
     assert_eq!(error, "it exceeded its limit of 0 model calls");
 }
 
 #[tokio::test]
 async fn calls_of_the_memorys_embedder_count_as_model_calls() {
     let limits = hatchery_wasm::Limits { model_calls: 0, ..hatchery_wasm::Limits::default() };
-    let lab = Lab::new().with("services").with_limits(limits).with_grants("services", json!({"memory": "write"}));
-    let catalog = lab.catalog().await;
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"memory": "write"}));
+    let catalog = test_catalog.catalog().await;
     let embedder = ModelProviders::new().embedder("local:hashed-ngrams").unwrap();
     let similarity = SimilaritySearch::new("local:hashed-ngrams", embedder);
     for what in ["search", "add_session", "add_events"] {
@@ -179,7 +185,7 @@ async fn calls_of_the_memorys_embedder_count_as_model_calls() {
 
 #[tokio::test]
 async fn a_plugin_is_closed_with_the_runner() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("services/advice", JsonMap::new()).unwrap()]).unwrap();
     let log = CapturedLog::default();
     let guard = tracing::subscriber::set_default(log.clone());
@@ -190,7 +196,7 @@ async fn a_plugin_is_closed_with_the_runner() {
 
 #[tokio::test]
 async fn a_toolset_computes_the_tools_of_each_run() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let model = Arc::new(Scripted::sequence([Reply::call("paint", json!({"wall": "red"})), Reply::text("done")]));
     let chat = Chat::new(&catalog, "foreman", Arc::new(OneModel(model.clone())), Plugins::default());
     let (events, error) = chat.say("please Paint and Saw", RunConfig::default()).await;
@@ -208,7 +214,7 @@ async fn a_toolset_computes_the_tools_of_each_run() {
 
 #[tokio::test]
 async fn a_components_tool_and_callback_hand_over_to_agents_that_their_agent_may_transfer_to_only() {
-    let catalog = Lab::new().with("services").catalog().await;
+    let catalog = TestCatalog::new().with("services").catalog().await;
     let hand_over = |agent: &str| Reply::call("hand_over", json!({"agent": agent}));
     let model = Scripted::sequence([hand_over("nobody"), hand_over("caretaker"), Reply::text("I take care.")]);
     let (events, error) = run_app(&catalog, "porter", "hello", model, RunConfig::default()).await;

@@ -7,11 +7,11 @@ use hatchery_core::{AgentContext, CallContext, Event, EventSink, RunConfig, RunE
 use hatchery_models::scripted::Scripted;
 use serde_json::{Value, json};
 
-use crate::support::{Lab, context_of, run_app, run_custom_in, transcript};
+use crate::support::{TestCatalog, context_of, run_app, run_custom_in, transcript};
 
 #[tokio::test]
 async fn a_thousand_events_arrive_in_order() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let (events, error) = run_app(&catalog, "streamer", "1000", Scripted::new(), RunConfig::default()).await;
     assert!(error.is_none(), "{error:?}");
     let expected: Vec<_> = (1..=1000).map(|number| ("streamer".to_owned(), number.to_string())).collect();
@@ -20,7 +20,7 @@ async fn a_thousand_events_arrive_in_order() {
 
 #[tokio::test]
 async fn a_guest_that_emits_forever_is_stopped_by_the_limit_of_the_run() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let config = RunConfig { max_events: 10, ..RunConfig::default() };
     let (events, error) = run_app(&catalog, "streamer", "1000000", Scripted::new(), config).await;
     assert_eq!(
@@ -33,7 +33,7 @@ async fn a_guest_that_emits_forever_is_stopped_by_the_limit_of_the_run() {
 
 #[tokio::test]
 async fn a_guest_waits_until_its_event_is_taken() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 noted");
     let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
     run_custom_in(&catalog, "streamer", AgentContext { call, sink: watcher.clone() }).await.unwrap();
@@ -48,7 +48,7 @@ async fn a_guest_waits_until_its_event_is_taken() {
 
 #[tokio::test]
 async fn a_guest_may_be_a_few_partial_events_ahead() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 partial noted");
     let watcher = Arc::new(Watcher { call: call.clone(), seen: Mutex::default() });
     run_custom_in(&catalog, "streamer", AgentContext { call, sink: watcher.clone() }).await.unwrap();
@@ -64,7 +64,7 @@ async fn a_guest_may_be_a_few_partial_events_ahead() {
 
 #[tokio::test]
 async fn an_agent_that_emits_events_as_the_user_ends_the_run() {
-    let catalog = Lab::new().with("gallery").catalog().await;
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
     let (events, error) = run_app(&catalog, "forger", "hello", Scripted::new(), RunConfig::default()).await;
     assert_eq!(error.expect("a failure").code(), "AGENT_FAILED");
     assert!(events.iter().all(|event| event.author != "user"), "{:?}", transcript(&events));

@@ -42,13 +42,13 @@ pub fn component(name: &str) -> PathBuf {
     path
 }
 
-/// A served folder and its load options.
-pub struct Lab {
+/// The catalog of a temporary folder, with its load options.
+pub struct TestCatalog {
     directory: TempDir,
     pub options: LoadOptions,
 }
 
-impl Lab {
+impl TestCatalog {
     /// Creates an empty folder, with a code cache that is shared with later test runs.
     pub fn new() -> Self {
         let cache = CodeCache::new(Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("components")));

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{Language, is_there};
 use crate::imports::CapturedLog;
-use crate::support::{Lab, call, settings_with_grants};
+use crate::support::{TestCatalog, call, settings_with_grants};
 use crate::web::Web;
 
 /// The languages whose functions can be asynchronous.
@@ -20,7 +20,7 @@ async fn catalog(component: Language, mut grants: Value, limits: Limits) -> Arc<
     // The agents of the components are described with it.
     grants["models"] = json!(["any"]);
     let settings = ComponentSettings { limits, ..settings_with_grants(grants) };
-    Lab::new().with(component).with_settings(component, settings).catalog().await
+    TestCatalog::new().with(component).with_settings(component, settings).catalog().await
 }
 
 /// Returns a catalog with the grants for a server on this machine.
