@@ -1,9 +1,9 @@
-//! Costs of the SQLite session service, beside those of bare SQLite:
+//! Costs of the SQLite session service, beside the costs of bare SQLite:
 //! `cargo bench --workspace --bench sqlite`.
 //!
 //! The columns are wall clock time and CPU time of all threads, per event, and their ratios to a row of bare SQLite.
-//! Its rows are those of the service, or one insert for each event: a table with the JSON, by as many tasks, each
-//! insert committed by itself.
+//! Bare SQLite writes the same rows as the service, or one insert for each event: a table with the JSON, by as many
+//! tasks, each insert committed by itself.
 
 #![allow(clippy::expect_used, clippy::panic)]
 

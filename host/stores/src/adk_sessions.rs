@@ -21,7 +21,7 @@ pub struct AdkSession {
     pub events: Vec<EventData>,
 }
 
-/// Keys of events whose values have their own keys, which are not those of a schema.
+/// Keys of events whose values have their own keys, which no schema defines.
 const FREE_KEYS: [&str; 8] = [
     "args",
     "response",

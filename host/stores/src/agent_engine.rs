@@ -195,7 +195,7 @@ impl AgentEngine {
         }
     }
 
-    /// Returns the error of an operation, whose code is that of gRPC.
+    /// Returns the error of an operation, whose code is a gRPC code.
     fn operation_error(&self, activity: &str, error: &Value) -> RequestError {
         let message = error.get("message").and_then(Value::as_str).unwrap_or("the operation has failed");
         let described = self.error(activity, message);

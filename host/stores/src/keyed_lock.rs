@@ -10,7 +10,7 @@ use hatchery_core::StoreError;
 use hatchery_core::sync::MutexExt;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-/// Maximum time that a write waits for earlier ones: first for those of the same user, then for the database.
+/// Maximum time that a write waits for earlier writes: first for writes of the same user, then for the database.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(5);
 
 /// Recommended delay before a client's retry.

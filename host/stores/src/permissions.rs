@@ -39,7 +39,7 @@ pub fn is_readable_by_others(path: &Path) -> bool {
     }
 }
 
-/// Removes all permissions on a folder except those of its owner. To be used only for folders that the host has
+/// Removes all permissions on a folder except its owner's. To be used only for folders that the host has
 /// created.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use hatchery_test_support::CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The size of an artifact, if it is not that of the environment.
+/// The size of an artifact, unless the environment sets it.
 const SIZE: u64 = 128 << 20;
 const CHUNK: u64 = 64 << 10;
 const LIMIT: isize = 64 << 20;

@@ -56,7 +56,7 @@ pub fn events(count: usize) -> Vec<Arc<Event>> {
     events
 }
 
-/// Splits events into those of each of `concurrency` tasks.
+/// Splits events into one part for each of `concurrency` tasks.
 pub fn split(events: &[Arc<Event>], concurrency: usize) -> impl Iterator<Item = Vec<Arc<Event>>> {
     events.chunks(events.len().div_ceil(concurrency)).map(<[_]>::to_vec)
 }

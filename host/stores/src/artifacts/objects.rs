@@ -78,7 +78,7 @@ struct Version {
 
 impl ObjectArtifacts {
     /// Opens `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`; the prefix is optional. Credentials
-    /// and endpoint are those of the variables `AWS_…`, `GOOGLE_…` and `AZURE_…`, usually [`std::env::vars`].
+    /// and endpoint come from the variables `AWS_…`, `GOOGLE_…` and `AZURE_…`, usually [`std::env::vars`].
     ///
     /// # Errors
     /// [`StoreError::InvalidName`] for any other URI; [`StoreError::InvalidRequest`] if a variable is not usable;

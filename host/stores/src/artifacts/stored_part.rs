@@ -1,4 +1,4 @@
-//! The JSON of a version without the bytes of inline data: that of its part or, with custom metadata, an array of both.
+//! The JSON of a version without the bytes of inline data: its part or, with custom metadata, an array of both.
 
 use hatchery_core::{JsonMap, Part};
 use serde::de::{DeserializeOwned, Error};

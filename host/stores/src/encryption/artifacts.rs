@@ -19,7 +19,8 @@ use crate::artifacts::stored_part::{NewPart, StoredPart};
 /// metadata, a line feed, and the bytes.
 const SEALED: &str = "application/vnd.hatchery.sealed";
 
-/// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is that of the encrypted data.
+/// An [`ArtifactService`] that encrypts artifacts. Its [usage](ArtifactService::usage) is the usage of the
+/// encrypted data.
 pub struct EncryptedArtifacts {
     inner: Arc<dyn ArtifactService>,
     keys: Arc<EncryptionKeys>,

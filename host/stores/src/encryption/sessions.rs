@@ -21,7 +21,7 @@ const SEALED_EVENT: &str = "hatchery:sealedEvent";
 /// The most bytes that are decrypted at once on a worker of the runtime.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
-/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is that of the
+/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is the usage of the
 /// encrypted data.
 #[derive(Clone)]
 pub struct EncryptedSessions {
@@ -113,7 +113,7 @@ impl EncryptedSessions {
         Ok(state)
     }
 
-    /// Opens a session whose first event is that of this revision.
+    /// Opens a session whose first event has this revision.
     fn open_session(&self, stored: Session, first: u64) -> Result<Session, StoreError> {
         let key = &stored.key;
         let state = self.open_state(key, &stored.state)?;

@@ -22,7 +22,7 @@ use super::document::{Document, Operation, Value, Write};
 
 const ENDPOINT: &str = "https://firestore.googleapis.com";
 const DEFAULT_DATABASE: &str = "(default)";
-/// The access token that the emulator accepts as that of an administrator.
+/// The access token that the emulator accepts as an administrator's.
 const EMULATOR_TOKEN: &str = "owner";
 /// The variable with the address of the emulator, as Google's client libraries have it.
 const EMULATOR_VARIABLE: &str = "FIRESTORE_EMULATOR_HOST";
@@ -254,12 +254,12 @@ impl FirestoreClient {
         FirestoreBuilder { project, database, emulator: None, http: None, tokens: None }
     }
 
-    /// Returns a document's name without that of the database.
+    /// Returns a document's name without the name of the database.
     pub(super) fn relative<'a>(&self, name: &'a str) -> &'a str {
         name.strip_prefix(&self.0.prefix).unwrap_or(name)
     }
 
-    /// Reads documents by name, with all fields or those of `field_paths`, now or at an earlier time.
+    /// Reads documents by name, with all fields or the fields of `field_paths`, now or at an earlier time.
     pub(super) async fn read(
         &self,
         names: &[String],
@@ -480,7 +480,7 @@ fn unreadable(doing: &str, reason: impl fmt::Display) -> StoreError {
     StoreError::backend(format!("cannot {doing}"), format!("its response is not valid: {reason}"))
 }
 
-/// Splits writes into those of one commit each.
+/// Splits writes into commits.
 pub(super) fn split(writes: Vec<Write>) -> Vec<Vec<Write>> {
     let mut commits: Vec<Vec<Write>> = Vec::new();
     let mut bytes = 0;

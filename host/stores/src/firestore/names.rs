@@ -1,5 +1,5 @@
 //! Names of documents. An id of Firestore has no slash, is neither `.` nor `..`, is not enclosed in `__`, and has at
-//! most 1,500 bytes; those of clients may have any characters.
+//! most 1,500 bytes; clients' names may have any characters.
 
 use std::fmt::Write;
 

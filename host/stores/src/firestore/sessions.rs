@@ -3,7 +3,7 @@
 //! An append is a commit of two documents, the event and the session's counters and changed keys, and of one more for
 //! `user:` and for `app:` keys each. Its cost does not depend on the length of the session. An append that follows
 //! another write of the same host reads nothing, unless it changes keys of the session. Leases are compared by the
-//! clock of Firestore, so those of the hosts need not agree.
+//! clock of Firestore, so the clocks of the hosts need not agree.
 //!
 //! An operation of several commits (deleting, forking or rewinding a long session) is marked in the session's document
 //! meanwhile, and completed by the next one that uses the session if the host ends before.

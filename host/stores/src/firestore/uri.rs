@@ -20,7 +20,7 @@ pub struct FirestoreUri {
     pub database: Option<String>,
     /// A properties file.
     pub properties: Option<PathBuf>,
-    /// The root collection, which takes precedence over that of the file.
+    /// The root collection, which takes precedence over the root collection of the file.
     pub root: Option<String>,
 }
 

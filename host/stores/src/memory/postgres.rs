@@ -149,7 +149,7 @@ impl PostgresMemory {
         Ok(Self { similarity: Some(similarity), ..self })
     }
 
-    /// Inserts entries, after the deletion of those of the session if they are to be replaced.
+    /// Inserts entries, after the deletion of the session's entries if they are to be replaced.
     async fn insert<'a>(
         &self,
         session: &SessionKey,

@@ -121,7 +121,7 @@ impl SqliteMemory {
         self.database.close().await;
     }
 
-    /// Inserts entries, after the deletion of those of the session if they are to be replaced.
+    /// Inserts entries, after the deletion of the session's entries if they are to be replaced.
     async fn insert<'a>(
         &self,
         session: &SessionKey,

@@ -16,7 +16,8 @@ const VALID: &str = "a PostgreSQL service is `postgres://user@host:5432/database
 /// The name in `pg_stat_activity` unless the URI has one.
 const APPLICATION: &str = "hatchery";
 
-/// The schema of the tables unless the URI has one. It keeps them apart from those of ADK, which have the same names.
+/// The schema of the tables unless the URI has one. It keeps them apart from ADK's tables, which have the same
+/// names.
 const DEFAULT_SCHEMA: &str = "hatchery";
 
 /// Default maximum number of connections of a service.
@@ -49,7 +50,7 @@ pub(crate) struct PostgresAddress {
 }
 
 impl PostgresAddress {
-    /// Parses a URI. The password is that of the variable `PGPASSWORD` unless the URI has one.
+    /// Parses a URI. The password is the value of the variable `PGPASSWORD` unless the URI has one.
     ///
     /// # Errors
     /// [`StoreError::InvalidName`], which lists the valid forms and does not repeat the URI.

@@ -66,7 +66,7 @@ impl Connection {
     }
 }
 
-/// Moves the messages of a connection until it ends. Its error is that of the statement that waits.
+/// Moves the messages of a connection until it ends. The statement that waits returns its error.
 fn drive<S, T>(connection: tokio_postgres::Connection<S, T>)
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,

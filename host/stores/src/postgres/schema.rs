@@ -1,4 +1,4 @@
-//! Schemas: forward migrations, and rejection of those of other programs and of newer versions.
+//! Schemas: forward migrations, and rejection of the schemas of other programs and of newer versions.
 
 use std::time::Duration;
 

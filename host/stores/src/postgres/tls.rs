@@ -19,7 +19,7 @@ use tokio_rustls::{TlsConnector, client};
 /// The ALPN protocol name, which servers with direct TLS require.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// Returns the settings of a connection, with the authorities of a PEM file or those of the system.
+/// Returns the settings of a connection, with the authorities of a PEM file or the system's authorities.
 pub(super) fn client_config(root_file: Option<&Path>) -> Result<Arc<ClientConfig>, StoreError> {
     let failed = |error: rustls::Error| StoreError::backend("cannot set up TLS to PostgreSQL", error);
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

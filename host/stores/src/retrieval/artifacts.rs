@@ -1,4 +1,4 @@
-//! The index of artifacts. A search sees those of its session and of its user only.
+//! The index of artifacts. A search sees the artifacts of its session and of its user only.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ const TOUCH_SCOPE: &str = "UPDATE scopes SET checked = ?2 WHERE scope = ?1";
 
 const DELETE_SCOPE: &str = "DELETE FROM scopes WHERE scope = ?1";
 
-/// Maximum number of owners, except those of the session, whose artifacts are compared with the index at a time.
+/// Maximum number of owners, except the owners of the session, whose artifacts are compared with the index at a time.
 const SWEPT_OWNERS: usize = 2;
 
 /// The prefix of names of artifacts that belong to a user.
@@ -164,7 +164,7 @@ impl ArtifactIndex {
         Ok(count)
     }
 
-    /// Returns how many artifacts are in the index, those of all users.
+    /// Returns how many artifacts of all users are in the index.
     ///
     /// # Errors
     /// If the index cannot be used.

@@ -289,7 +289,7 @@ impl SessionService for AgentEngineSessions {
         Ok(sessions)
     }
 
-    /// The age of a session is that of its last change in Agent Engine. Sessions that other programs have created are
+    /// The age of a session is the age of its last change in Agent Engine. Sessions that other programs have created are
     /// not returned. The events of those that are returned are read.
     async fn list_expired(
         &self,
@@ -428,7 +428,7 @@ fn new_id(requested: Option<&str>) -> Result<String, StoreError> {
     Err(StoreError::InvalidName { name: id.to_owned(), reason })
 }
 
-/// Returns true if an id can be that of a session. Ids that Agent Engine has made are numbers.
+/// Returns true if an id can be the id of a session. Ids that Agent Engine has made are numbers.
 fn is_resource_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
 }

@@ -212,7 +212,7 @@ impl MemorySessions {
     /// Changes a session under its lock.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] if it does not exist, and those of `change`.
+    /// [`StoreError::SessionNotFound`] if it does not exist, and the errors of `change`.
     fn change<T>(
         &self,
         key: &SessionKey,

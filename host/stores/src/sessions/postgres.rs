@@ -3,7 +3,7 @@
 //! An event is one row with its unchanged JSON. An append, the beginning of a turn, a record of a call and the start of
 //! a run are one round trip each: a function of the schema locks the row of the session, compares the fence and writes.
 //! Reading a session is one statement, so it sees one state of the database, and reads only the events that are asked
-//! for. Leases are compared by the clock of the server, so those of the hosts need not agree.
+//! for. Leases are compared by the clock of the server, so the clocks of the hosts need not agree.
 
 mod history;
 mod journal;
@@ -44,7 +44,7 @@ pub struct PostgresSessions {
 
 impl PostgresSessions {
     /// Opens the database of a URI such as `postgres://user@host/database`, and creates its tables if they are missing.
-    /// The password is that of the environment variable `PGPASSWORD`, unless the URI has one.
+    /// The password is the value of the environment variable `PGPASSWORD`, unless the URI has one.
     ///
     /// # Errors
     /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::InvalidRequest`] for a

@@ -21,7 +21,7 @@ const CHECKPOINT_PAGES: u32 = 16 * 1024;
 pub(crate) struct Schema {
     /// The kind of database in words, for messages.
     pub(crate) noun: &'static str,
-    /// Distinguishes the file from those of other programs. Set by the first migration.
+    /// Distinguishes the file from the databases of other programs. Set by the first migration.
     pub(crate) application_id: i64,
     /// The migrations from an empty file to the current schema. Migration `n` ends by setting `user_version` to `n`. A
     /// migration that was released must not change.

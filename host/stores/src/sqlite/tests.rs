@@ -143,7 +143,7 @@ async fn users_that_wait_get_the_writer_in_turn() {
         tokio::task::yield_now().await;
         drop(release);
     };
-    // All writes of the flood are requested before that of the other user.
+    // All writes of the flood are requested before the write of the other user.
     futures::join!(flood, write(BOB, "bob".into()), released);
     let names = names(&database).await;
     let position = names.iter().position(|name| name == "bob").unwrap();

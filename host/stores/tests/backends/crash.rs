@@ -143,7 +143,7 @@ async fn check(uri: &str, stored: &[Stored]) {
         let mut replay = State::default();
         session.events.iter().for_each(|event| replay.apply(&event.actions.state_delta));
         for (key, value) in replay.iter() {
-            assert_eq!(session.state.get(key), Some(value), "the state is that of the events");
+            assert_eq!(session.state.get(key), Some(value), "the events have set the state");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Guarantees of single backends beyond those of all services of their kind.
+//! Guarantees of single backends beyond the guarantees of all services of their kind.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

@@ -28,7 +28,7 @@ async fn two_hosts() -> Option<[PostgresSessions; 2]> {
     Some([open().await, open().await])
 }
 
-/// Returns a connection to the server of a URI, whose first schema is that of the URI.
+/// Returns a connection to the server of a URI, whose first schema is the schema of the URI.
 async fn raw(uri: &str) -> tokio_postgres::Client {
     let (server, query) = uri.split_once('?').unwrap();
     let schema = query.strip_prefix("schema=").unwrap().split('&').next().unwrap();
@@ -158,7 +158,7 @@ async fn a_window_reads_only_the_rows_that_it_returns() {
     append(&sessions, &key, (1..=400).map(event_at)).await;
     // The table is so small that reading all of it would cost as little.
     client.batch_execute("ANALYZE; SET enable_seqscan = off").await.unwrap();
-    // The statistics of a session's reads are those of its server process, so they are read in one of the test.
+    // Reads are counted per server process, so the query is explained on the test's own connection.
     let plan = async |condition: &str| {
         let explain =
             format!("EXPLAIN (ANALYZE, FORMAT JSON) SELECT json FROM events WHERE session = 1 AND {condition}");

@@ -277,7 +277,7 @@ async fn pages_follow_the_order_of_the_list_after_every_change(sessions: &dyn Se
     check(&["a", "b", "c", "d", "e"]).await;
     append(sessions, &key("d"), [event_at(60)]).await;
     check(&["d", "a", "b", "c", "e"]).await;
-    // The time of an event may be before that of the event before.
+    // The time of an event may be before the time of the event before.
     append(sessions, &key("a"), [event_at(30)]).await;
     check(&["d", "b", "a", "c", "e"]).await;
     sessions.delete(&key("b")).await.unwrap();

@@ -27,7 +27,7 @@ on_every_session_backend!([
     a_turn_is_not_opened_while_another_one_is_held,
 ]);
 
-// Turns are those of the process.
+// Turns belong to the process.
 #[cfg(feature = "agent-engine")]
 every_backend!(
     [

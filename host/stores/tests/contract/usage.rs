@@ -1,4 +1,4 @@
-//! Running totals equal those of a complete count after any sequence of operations.
+//! Running totals equal the totals of a complete count after any sequence of operations.
 
 use std::path::Path;
 use std::sync::Arc;

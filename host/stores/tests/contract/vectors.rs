@@ -23,7 +23,7 @@ async fn raw(uri: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Embeds every text by its length, in two dimensions: fewer than those of [`ConceptEmbedder`].
+/// Embeds every text by its length, in two dimensions, which are fewer than [`ConceptEmbedder`] has.
 struct Lengths;
 
 #[async_trait]

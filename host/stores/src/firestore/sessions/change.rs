@@ -16,7 +16,7 @@ pub(super) struct Plan<T> {
 }
 
 impl<T> Plan<T> {
-    /// Plans one commit. The first write must be that of the session's document, with its condition.
+    /// Plans one commit. The first write must be to the session's document, with its condition.
     pub(super) fn new(writes: Vec<Write>, result: T) -> Self {
         Self { writes, result }
     }
@@ -35,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Busy`] if others were faster for too
-    /// long, and those of `plan`.
+    /// long, and the errors of `plan`.
     pub(super) async fn change<T>(
         &self,
         key: &SessionKey,
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Commits the writes of a session. The first one is that of its document. Returns false if others have changed it.
+    /// Commits the writes of a session. The first one is to its document. Returns false if others have changed it.
     pub(super) async fn commit(
         &self,
         key: &SessionKey,

@@ -36,7 +36,7 @@ impl Store {
         Ok(expired)
     }
 
-    /// Returns those of the user with this document.
+    /// Returns the sessions of the user with this document.
     async fn expired_of(
         &self,
         user: &str,
@@ -83,7 +83,7 @@ impl Store {
             let field = |name| document.text(name).unwrap_or_default();
             let key = SessionKey::new(app, field(keys::USER_ID), field(keys::ID));
             let name = document.name.clone();
-            // The time is that of this host. Firestore's decides when the deletion begins a turn.
+            // This is the time of this host. Firestore's time decides when the deletion begins a turn.
             let stored = StoredSession::new(document, "");
             if stored.status.is_visible() && stored.lease_remaining().is_none() {
                 expired.insert(name, ExpiredSession { key, updated: stored.updated });

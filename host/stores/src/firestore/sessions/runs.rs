@@ -158,7 +158,7 @@ impl Store {
         Ok(runs)
     }
 
-    /// Returns those of these background runs whose session no turn holds, without their requests.
+    /// Returns the runs of these documents whose session no turn holds, without their requests.
     async fn list_unheld(&self, app: &str, pending: &[Document]) -> Result<Vec<StoredRun>, StoreError> {
         let key = |document: &Document| {
             let text = |field| document.text(field).unwrap_or_default().to_owned();

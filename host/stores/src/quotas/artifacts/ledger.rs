@@ -72,8 +72,8 @@ impl Ledger {
     /// Reserves a version with these bytes.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if it does not fit beside the stored versions and the saves in progress. Also those of the
-    /// service.
+    /// [`StoreError::QuotaExceeded`] if it does not fit beside the stored versions and the saves in progress. Also the
+    /// errors of the service.
     pub(super) async fn reserve(
         self: &Arc<Self>,
         session: &SessionKey,
@@ -133,7 +133,7 @@ impl Reservation {
     /// changed.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`], and those of the service.
+    /// [`StoreError::QuotaExceeded`], and the errors of the service.
     pub(super) async fn check(&mut self) -> Result<(), StoreError> {
         self.add(Totals::default()).await
     }

@@ -16,7 +16,7 @@ const MAX_CACHED_WRITES: u32 = 256;
 /// Maximum number of sessions whose totals are cached.
 const MAX_CACHED_SESSIONS: usize = 16_384;
 
-/// Cached totals, which are at least as large as those of the service.
+/// Cached totals, which are at least as large as the totals of the service.
 #[derive(Default)]
 pub(super) struct UsageCache {
     users: HashMap<Owner, CachedUser>,

@@ -67,7 +67,7 @@ impl WireSession {
         self.display_name == app
     }
 
-    /// Returns true if the session is visible as that of a user in an app. Other programs do not name the app.
+    /// Returns true if the session is visible as a user's session in an app. Other programs do not name the app.
     pub(super) fn belongs_to(&self, app: &str, user: &str) -> bool {
         self.user_id == user && (self.display_name.is_empty() || self.display_name == app)
     }

@@ -38,7 +38,7 @@ pub(super) const GET: &str = get!("");
 /// As [`GET`], with events at or after a time.
 pub(super) const GET_SINCE: &str = get!(" AND e.time >= $7");
 
-/// Selects those of a user's sessions in an app that are listed after a time and an id, each part from its place in the
+/// Selects the sessions of a user in an app that are listed after a time and an id, each part from its place in the
 /// index. The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state.
 pub(super) const LIST: &str = "\
     WITH page AS MATERIALIZED ( \
@@ -52,7 +52,7 @@ pub(super) const LIST: &str = "\
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM user_state WHERE app = $1 AND user_id = $2 \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM app_state WHERE app = $1";
 
-/// Selects those of an app's sessions, except for one user's, that are without an event since a time, or beyond a
+/// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a
 /// number of their user's, and that no turn holds.
 pub(super) const EXPIRED: &str = "\
     SELECT user_id, id, updated FROM ( \
@@ -170,7 +170,7 @@ pub(super) const APPLY_STATE: &str = "\
     SELECT out_keys, out_bytes FROM apply_state($1, $2, $3, $4, $5, $6, $7)";
 
 /// Sets revision, times and totals of a session, and fences out its last turn. Returns the time of its last event, or
-/// that of its creation.
+/// the time of its creation.
 pub(super) const SET_REVISION: &str = "\
     UPDATE sessions SET revision = $2, created = $3, \
       updated = coalesce((SELECT time FROM events WHERE session = $1 AND revision = $2), $3), \

@@ -118,7 +118,7 @@ async fn a_database_of_schema_4_keeps_its_sessions_and_the_ids_of_their_events()
     let old = raw(&file);
     execute(&old, "PRAGMA page_size = 16384; PRAGMA journal_mode = WAL");
     MIGRATIONS[..4].iter().for_each(|migration| execute(&old, migration));
-    // The hash is that of `e1`.
+    // The hash of `e1`.
     let rows = "INSERT INTO sessions (app, user, id, created, updated) VALUES ('app', 'ann', 's1', 1, 1); \
                 INSERT INTO events (session, revision, time, json, id_hash) VALUES \
                   (1, 1, 1, '{\"id\":\"e1\",\"author\":\"user\",\"timestamp\":1}', -8404626340394009294); \
