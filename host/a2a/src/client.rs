@@ -13,4 +13,4 @@ pub use agent::RemoteAgent;
 pub use agents::{A2aAgents, RemoteAgentStatus};
 pub use config::{Aggregation, CardSource, ClientLimits, RemoteAgentConfig};
 pub use error::ClientError;
-pub(crate) use outbound::OWN_PREFIX;
+pub(crate) use outbound::METADATA_PREFIX;

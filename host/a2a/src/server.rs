@@ -138,8 +138,8 @@ impl A2aService {
         }
     }
 
-    /// Replaces the settings. Notifications of tasks that are under way keep the egress policy that they have begun
-    /// with, unless it is withdrawn; `changes_push` is true if there is another one for those to come.
+    /// Replaces the settings. `changes_push` is true if the egress policy of push notifications has changed: tasks that
+    /// are watched keep the earlier policy unless it is withdrawn.
     pub fn reconfigure(&self, settings: ServerSettings, changes_push: bool) {
         if changes_push {
             self.0.push.store(push_sender(&self.0.runner, &settings));

@@ -98,7 +98,7 @@ impl CustomAgent for RemoteAgent {
         result.map_err(|error| match error {
             ExchangeError::Client(error) => {
                 if !matches!(error, ClientError::Task { .. }) {
-                    self.peer.forget();
+                    self.peer.reset();
                 }
                 let (agent, code) = (cx.call.agent.to_string(), error.code());
                 tracing::warn!(agent, code, "the remote agent: {error}");

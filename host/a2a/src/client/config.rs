@@ -46,7 +46,7 @@ pub enum Aggregation {
 pub struct ClientLimits {
     /// Timeout of a connection attempt.
     pub connect_timeout: Duration,
-    /// Timeout of a response without a byte.
+    /// Timeout without received data.
     pub read_timeout: Duration,
     /// Timeout of a whole message.
     pub max_time: Duration,
@@ -54,7 +54,7 @@ pub struct ClientLimits {
     pub max_card: usize,
     /// Maximum size in bytes of one response, or of one item of a stream.
     pub max_message: usize,
-    /// Maximum size in bytes of all that belongs to the answer to one message.
+    /// Maximum total size in bytes of the answer to one message.
     pub max_answer: usize,
 }
 

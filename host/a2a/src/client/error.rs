@@ -32,8 +32,8 @@ pub enum ClientError {
     /// There is no connection, or it was lost.
     #[error("Failed to communicate with the remote agent: {0}")]
     Communication(String),
-    /// The card was not there in time.
-    #[error("its card was not there within {} s", .0.as_secs_f64())]
+    /// The card was not received in time.
+    #[error("its card was not received within {} s", .0.as_secs_f64())]
     CardTimeout(Duration),
     /// Nothing was received for too long.
     #[error("it sent nothing for {} s; it may have had an effect", .0.as_secs_f64())]

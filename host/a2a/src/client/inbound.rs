@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::ClientError;
 use super::connection::ReceivedMessage;
-use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, OWN_PREFIX, TASK_ID};
+use super::outbound::{ARTIFACT_ID, CONTEXT_ID, IS_WAITING, METADATA_PREFIX, TASK_ID};
 use crate::error::excerpt;
 use crate::model::{Artifact, ArtifactUpdate, Message, Part, PartContent, Task, TaskState, TaskStatus, Update};
 use crate::parts::{self, ReceivedPart, metadata_value};
@@ -26,7 +26,8 @@ pub(super) struct AnswerConverter {
     positions: HashMap<String, usize>,
     /// The state at the end of the answer.
     end: Option<TaskState>,
-    is_emitted: bool,
+    /// True once the answer has had a complete event.
+    has_emitted: bool,
     /// The agent's last status message, which each view of the task repeats.
     last_status_message: Option<Message>,
     /// Bytes received so far.
@@ -60,7 +61,7 @@ impl OpenArtifact {
     }
 
     /// Marks the artifact as complete, and returns its parts.
-    fn complete(&mut self) -> Self {
+    fn take_completed(&mut self) -> Self {
         self.is_complete = true;
         let (parts, metadata) = (std::mem::take(&mut self.parts), std::mem::take(&mut self.metadata));
         Self { parts, metadata, event_id: self.event_id.clone(), is_complete: true, ..Self::new(self.id.clone()) }
@@ -77,7 +78,7 @@ impl AnswerConverter {
             artifacts: Vec::new(),
             positions: HashMap::new(),
             end: None,
-            is_emitted: false,
+            has_emitted: false,
             last_status_message: None,
             bytes: 0,
             max_bytes,
@@ -107,7 +108,7 @@ impl AnswerConverter {
                 let is_end = status.state.is_terminal() || status.state.is_interrupted();
                 let mut events = Vec::new();
                 for artifact in artifacts {
-                    if is_end { events.extend(self.complete(artifact)) } else { self.restore(artifact)? }
+                    if is_end { events.extend(self.complete_artifact(artifact)) } else { self.restore(artifact)? }
                 }
                 events.extend(self.status(status)?);
                 events
@@ -122,7 +123,7 @@ impl AnswerConverter {
             }
         };
         let events: Vec<_> = events.into_iter().filter(|event| event.content.is_some()).collect();
-        self.is_emitted |= events.iter().any(|event| !event.partial);
+        self.has_emitted |= events.iter().any(|event| !event.partial);
         Ok(events)
     }
 
@@ -187,7 +188,7 @@ impl AnswerConverter {
         }
     }
 
-    /// Converts a status message. Its texts are no part of the answer.
+    /// Converts a status message. Its texts are not part of the answer.
     fn status_event(&self, message: Message) -> EventData {
         let mut event = self.event(&message.metadata, message.parts, false);
         if let Some(content) = event.content.take() {
@@ -262,8 +263,8 @@ impl AnswerConverter {
         event
     }
 
-    /// Returns an artifact that a task has at its end. `None` if it came before.
-    fn complete(&mut self, artifact: Artifact) -> Option<EventData> {
+    /// Returns the event of an artifact that a task has at its end. `None` if the artifact came before.
+    fn complete_artifact(&mut self, artifact: Artifact) -> Option<EventData> {
         let is_new = !self.earlier_artifacts.contains(&artifact.id);
         let open = self.positions.get(&artifact.id).and_then(|index| self.artifacts.get(*index));
         let is_complete = open.is_some_and(|open| open.is_complete);
@@ -277,7 +278,7 @@ impl AnswerConverter {
     /// Returns the artifacts whose end never came.
     fn flush(&mut self) -> Vec<EventData> {
         let open = self.artifacts.iter_mut().filter(|open| !open.is_complete);
-        let artifacts: Vec<_> = open.map(OpenArtifact::complete).collect();
+        let artifacts: Vec<_> = open.map(OpenArtifact::take_completed).collect();
         let events = artifacts
             .into_iter()
             .map(|open| self.artifact_event(open.id, open.event_id, &open.metadata, open.parts, false));
@@ -287,7 +288,7 @@ impl AnswerConverter {
     /// Returns the remaining events at the end. An answer without content is an event too, which has the ids.
     pub(super) fn finish(&mut self) -> Vec<EventData> {
         let mut events = self.flush();
-        if events.is_empty() && !self.is_emitted && self.context_id.is_some() {
+        if events.is_empty() && !self.has_emitted && self.context_id.is_some() {
             events.push(EventData { custom_metadata: Some(Box::new(self.ids())), ..EventData::default() });
         }
         events
@@ -309,8 +310,8 @@ impl AnswerConverter {
             _ => None,
         });
         let mut custom = custom.unwrap_or_default();
-        // Those of a peer's own peers.
-        custom.retain(|key, _| !key.starts_with(OWN_PREFIX));
+        // Keys that the peer received from agents it called.
+        custom.retain(|key, _| !key.starts_with(METADATA_PREFIX));
         if let Value::Object(ids) = self.ids() {
             custom.extend(ids);
         }

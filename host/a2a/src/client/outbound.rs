@@ -9,12 +9,12 @@ use super::Aggregation;
 use crate::model::Part;
 use crate::parts;
 
-/// The keys of the custom metadata of a remote agent's events, as in ADK.
-pub(crate) const OWN_PREFIX: &str = "a2a:";
+/// Prefix of the custom metadata keys of a remote agent's events, as in ADK.
+pub(crate) const METADATA_PREFIX: &str = "a2a:";
 pub(super) const TASK_ID: &str = "a2a:task_id";
 pub(super) const CONTEXT_ID: &str = "a2a:context_id";
 pub(super) const ARTIFACT_ID: &str = "a2a:artifact_id";
-/// Set if the task waits for a text.
+/// Set if the task waits for a message.
 pub(super) const IS_WAITING: &str = "a2a:is_waiting";
 
 /// A message before it is sent.

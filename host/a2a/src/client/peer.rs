@@ -36,24 +36,25 @@ impl Peer {
         if let Some((_, connection)) = known.filter(|(read, _)| read.elapsed() < CARD_LIFETIME) {
             return Ok(connection);
         }
-        let connection = Arc::new(self.connect().await?);
+        let headers = self.headers()?;
+        let (card, card_url) = self.read_card(&headers).await?;
+        let connection = Arc::new(self.connect(&card, card_url.as_ref(), headers)?);
         *self.connection.lock_unpoisoned() = Some((Instant::now(), connection.clone()));
         Ok(connection)
     }
 
-    /// Reads the card again for the next message, because the agent's response did not match it.
-    pub(super) fn forget(&self) {
+    /// Drops the cached connection, so that the next message reads the agent card again.
+    pub(super) fn reset(&self) {
         *self.connection.lock_unpoisoned() = None;
     }
 
-    async fn connect(&self) -> Result<Connection, ClientError> {
+    /// Reads the card. Also returns its URL, which is the base of the URLs in it; `None` for a file.
+    async fn read_card(&self, headers: &HeaderMap) -> Result<(AgentCard, Option<Url>), ClientError> {
         let RemoteAgentConfig { card, egress, limits, .. } = &self.config;
-        let headers = self.headers()?;
-        let timeouts = Timeouts { connect: limits.connect_timeout, read: limits.read_timeout };
-        let (card, base) = match card {
+        let (bytes, url) = match card {
             CardSource::Url(text) => {
                 let url = Url::parse(text).map_err(|error| ClientError::Card(format!("`{text}`: {error}")))?;
-                let client = client(egress, &url, timeouts).map_err(ClientError::Refused)?;
+                let client = client(egress, &url, self.timeouts()).map_err(ClientError::Refused)?;
                 let request = client.get(url.clone()).headers(headers.clone()).header("accept", "application/json");
                 let read = async {
                     let lost = |error| ClientError::request(error, limits.read_timeout);
@@ -76,15 +77,20 @@ impl Peer {
                 (read?, None)
             }
         };
-        let json: Value = serde_json::from_slice(&card).map_err(|error| ClientError::Card(error.to_string()))?;
-        let card = AgentCard::from_json(&json).map_err(ClientError::Card)?;
-        let (interface, version) = choose(&card)?;
-        let url = match &base {
+        let json: Value = serde_json::from_slice(&bytes).map_err(|error| ClientError::Card(error.to_string()))?;
+        Ok((AgentCard::from_json(&json).map_err(ClientError::Card)?, url))
+    }
+
+    /// Creates a connection to the interface that is chosen from a card.
+    fn connect(&self, card: &AgentCard, card_url: Option<&Url>, headers: HeaderMap) -> Result<Connection, ClientError> {
+        let RemoteAgentConfig { egress, limits, .. } = &self.config;
+        let (interface, version) = choose_interface(card)?;
+        let url = match card_url {
             Some(base) => base.join(&interface.url),
             None => Url::parse(&interface.url),
         };
         let url = url.map_err(|error| ClientError::Card(format!("`{}`: {error}", excerpt(&interface.url))))?;
-        let client = client(egress, &url, timeouts).map_err(ClientError::Refused)?;
+        let client = client(egress, &url, self.timeouts()).map_err(ClientError::Refused)?;
         Ok(Connection {
             client,
             egress: egress.clone(),
@@ -95,6 +101,11 @@ impl Peer {
             is_streaming: card.streaming,
             limits: limits.clone(),
         })
+    }
+
+    fn timeouts(&self) -> Timeouts {
+        let limits = &self.config.limits;
+        Timeouts { connect: limits.connect_timeout, read: limits.read_timeout }
     }
 
     fn headers(&self) -> Result<HeaderMap, ClientError> {
@@ -111,7 +122,7 @@ impl Peer {
 }
 
 /// Returns the newest interface that this host speaks.
-fn choose(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
+fn choose_interface(card: &AgentCard) -> Result<(&Interface, Version), ClientError> {
     let usable = card.interfaces.iter().filter(|it| it.binding.eq_ignore_ascii_case(JSON_RPC));
     let usable = usable.filter_map(|interface| Some((interface, Version::from_name(&interface.version)?)));
     // Of several with the same version, the first is preferred.
@@ -154,10 +165,10 @@ mod tests {
     #[test]
     fn the_newest_version_is_chosen() {
         for offered in [[("JSONRPC", "0.3.0"), ("JSONRPC", "1.0")], [("JSONRPC", "1.0"), ("JSONRPC", "0.3")]] {
-            assert_eq!(choose(&card(&offered)).unwrap().1, Version::V1_0);
+            assert_eq!(choose_interface(&card(&offered)).unwrap().1, Version::V1_0);
         }
-        assert_eq!(choose(&card(&[("GRPC", "1.0"), ("JSONRPC", "0.3")])).unwrap().1, Version::V0_3);
-        let error = choose(&card(&[("GRPC", "1.0"), ("JSONRPC", "7.0")])).unwrap_err();
+        assert_eq!(choose_interface(&card(&[("GRPC", "1.0"), ("JSONRPC", "0.3")])).unwrap().1, Version::V0_3);
+        let error = choose_interface(&card(&[("GRPC", "1.0"), ("JSONRPC", "7.0")])).unwrap_err();
         let expected = "it speaks GRPC 1.0, JSONRPC 7.0; this host speaks JSONRPC in versions 0.3 and 1.0";
         assert_eq!(error.to_string(), expected);
     }

@@ -38,13 +38,13 @@ impl A2aService {
         }
     }
 
-    /// Returns when the card of an app has changed last. A card that is equal after a reload has not.
+    /// Returns when the card of an app last changed; an equal card after a reload counts as unchanged.
     pub(super) fn card_changed(&self, app: &App) -> SystemTime {
         // Its URL differs between clients, unless there is a public one.
         let url = self.settings().public_url.clone().unwrap_or_default();
         let card = self.card(app, &url).to_json().to_string();
         let exists = |name: &str| self.0.apps.app(name).is_some();
-        self.0.card_changes.time(&app.name, card.as_bytes(), SystemTime::now(), exists)
+        self.0.card_changes.last_modified(&app.name, card.as_bytes(), SystemTime::now(), exists)
     }
 
     /// Returns the card with the tools of agents, for clients that are authenticated. The tools of toolsets, which are

@@ -1,4 +1,4 @@
-//! When the cards of apps have changed last, for `Last-Modified`.
+//! Tracks when each app's agent card last changed, for `Last-Modified`.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -17,9 +17,15 @@ struct CardChange {
 }
 
 impl CardChanges {
-    /// Returns since when an app has this card, in full seconds: `now` for a new card. Two cards of an app never have
-    /// the same time. Apps for which `exists` returns false are forgotten.
-    pub(super) fn time(&self, app: &str, card: &[u8], now: SystemTime, exists: impl Fn(&str) -> bool) -> SystemTime {
+    /// Returns when an app's card last changed, in full seconds: `now` for a new card. Two cards of an app never have
+    /// the same time. Forgets apps for which `exists` returns false.
+    pub(super) fn last_modified(
+        &self,
+        app: &str,
+        card: &[u8],
+        now: SystemTime,
+        exists: impl Fn(&str) -> bool,
+    ) -> SystemTime {
         let hash = Sha256::digest(card).into();
         let mut changes = self.0.lock_unpoisoned();
         let known = changes.get(app);
@@ -51,7 +57,7 @@ mod tests {
     #[test]
     fn the_time_of_a_card_changes_with_its_content() {
         let changes = CardChanges::default();
-        let time = |app: &str, card: &str, now: u64| changes.time(app, card.as_bytes(), at(now), |_| true);
+        let time = |app: &str, card: &str, now: u64| changes.last_modified(app, card.as_bytes(), at(now), |_| true);
         assert_eq!(time("a", "one", 5_700), at(5_000));
         assert_eq!(time("a", "one", 9_000), at(5_000));
         assert_eq!(time("b", "one", 9_000), at(9_000));
@@ -64,8 +70,8 @@ mod tests {
     #[test]
     fn apps_that_are_gone_are_forgotten() {
         let changes = CardChanges::default();
-        changes.time("a", b"one", at(1_000), |_| true);
-        changes.time("b", b"one", at(2_000), |app| app != "a");
+        changes.last_modified("a", b"one", at(1_000), |_| true);
+        changes.last_modified("b", b"one", at(2_000), |app| app != "a");
         assert_eq!(changes.0.lock_unpoisoned().len(), 1);
     }
 }

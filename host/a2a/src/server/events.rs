@@ -14,7 +14,7 @@ use crate::model::{Artifact, Message, Part, Role};
 use crate::parts;
 
 /// Prefix of the metadata keys of a remote agent's events.
-const REMOTE_PREFIX: &str = crate::client::OWN_PREFIX;
+const REMOTE_PREFIX: &str = crate::client::METADATA_PREFIX;
 
 /// The key of an event's custom metadata by which an agent answers with a message instead of a task.
 const MESSAGE_KEY: &str = "a2a:message";

@@ -34,13 +34,14 @@ pub(super) fn check(request: &SendRequest, input_modes: &[String]) -> Result<(),
         return Err(A2aError::invalid_params("`message.messageId` is missing"));
     }
     if message.role != Role::User {
-        return Err(A2aError::invalid_params("`message.role` must be that of the user"));
+        return Err(A2aError::invalid_params("`message.role` must be `user`"));
     }
     if message.parts.is_empty() {
         return Err(A2aError::invalid_params("`message.parts` is empty"));
     }
     if !accepted.is_empty() && !OUTPUT_MODES.iter().any(|mode| accepted.iter().any(|it| has_mode(it, mode))) {
-        let message = format!("answers are {}, and `acceptedOutputModes` has none of them", OUTPUT_MODES.join(" and "));
+        let modes = OUTPUT_MODES.join(" and ");
+        let message = format!("answers are {modes}, none of which is in `acceptedOutputModes`");
         return Err(A2aError::new(ErrorKind::ContentTypeNotSupported, message));
     }
     let mut types = message.parts.iter().filter_map(|part| part.media_type.as_deref());
@@ -173,7 +174,7 @@ mod tests {
         assert_eq!(error.kind, ErrorKind::ContentTypeNotSupported);
         assert_eq!(
             error.message,
-            "answers are text/plain and application/json, and `acceptedOutputModes` has none of them"
+            "answers are text/plain and application/json, none of which is in `acceptedOutputModes`"
         );
     }
 
@@ -214,6 +215,6 @@ mod tests {
         let error = |message: Message| check(&request(message)).unwrap_err().message;
         assert_eq!(error(Message { id: String::new(), ..message() }), "`message.messageId` is missing");
         assert_eq!(error(Message { parts: Vec::new(), ..message() }), "`message.parts` is empty");
-        assert_eq!(error(Message { role: Role::Agent, ..message() }), "`message.role` must be that of the user");
+        assert_eq!(error(Message { role: Role::Agent, ..message() }), "`message.role` must be `user`");
     }
 }

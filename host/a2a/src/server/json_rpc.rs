@@ -1,4 +1,4 @@
-//! The JSON-RPC binding. The name of a method decides about the version.
+//! The JSON-RPC binding. The method name determines the protocol version.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::codec::Version;
 use crate::error::{A2aError, ErrorKind, excerpt};
 use crate::model::Operation;
 
-/// A request, taken apart.
+/// A parsed request.
 struct Call {
     id: Value,
     version: Version,
@@ -77,7 +77,7 @@ impl A2aService {
     }
 }
 
-/// Takes the result, of which `json!` would make a copy.
+/// Returns a success response. Takes `result` by value, because `json!` would clone it.
 fn success(id: &Value, result: Value) -> Value {
     let (jsonrpc, id) = (("jsonrpc".into(), "2.0".into()), ("id".into(), id.clone()));
     Value::Object(Map::from_iter([jsonrpc, id, ("result".into(), result)]))

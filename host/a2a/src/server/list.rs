@@ -21,7 +21,7 @@ const PAGE_RUNS: usize = 256;
 
 impl A2aService {
     /// Lists the tasks of a context, the last changed first. Without a context the list is empty: clients that
-    /// are not authenticated see no tasks but those of a context that they know.
+    /// are not authenticated only see tasks of a context that they know.
     pub(super) async fn list(&self, app: &App, request: ListRequest) -> Result<TaskPage, A2aError> {
         let page_size = request.page_size.unwrap_or(DEFAULT_PAGE_SIZE);
         if !(1..=MAX_PAGE_SIZE).contains(&page_size) {
@@ -30,7 +30,7 @@ impl A2aService {
         let offset = match request.page_token.as_deref().map(str::parse::<usize>) {
             None => 0,
             Some(Ok(offset)) => offset,
-            Some(Err(_)) => return Err(A2aError::invalid_params("`pageToken` is none of this list")),
+            Some(Err(_)) => return Err(A2aError::invalid_params("`pageToken` is not valid for this list")),
         };
         let mut found = match request.context_id.as_deref().filter(|context| task_id::is_context(context)) {
             Some(context) => self.tasks_of(app, context).await?,
@@ -69,7 +69,7 @@ impl A2aService {
 
     /// Returns the tasks of a context, without their events.
     async fn tasks_of(&self, app: &App, context: &str) -> Result<Vec<StoredTask>, A2aError> {
-        let service = tasks::runs(&self.0.runner)?;
+        let service = tasks::run_service(&self.0.runner)?;
         let session = task_id::session(&app.name, context, self.1.user.as_ref());
         let (mut found, mut from) = (HashMap::<String, (TaskId, Vec<StoredRun>)>::new(), None);
         loop {

@@ -41,7 +41,7 @@ pub(super) struct PushSender(Arc<SenderInner>);
 struct SenderInner {
     runner: Runner,
     delivery: Delivery,
-    /// The tasks that are followed. True if a task has changed since, and is to be followed again.
+    /// Tasks being watched. True if the task changed meanwhile and must be checked again.
     watched: SyncMutex<HashMap<SessionKey, bool>>,
     /// Held while configurations are changed.
     change: Mutex<()>,
@@ -56,7 +56,7 @@ struct PushRecord {
     configs: Configs,
     /// The revision of the task's session up to which events were sent.
     delivered: u64,
-    /// When the state of the task that was sent last had changed. `None` if it is to be sent.
+    /// Time of the last task state that was sent. `None` if none was sent yet.
     reported: Option<Timestamp>,
     /// The user of the task. `None` if clients are not authenticated.
     user: Option<Arc<str>>,
@@ -86,8 +86,8 @@ impl PushSender {
         Self(Arc::new(SenderInner { runner, delivery, watched: SyncMutex::default(), change: Mutex::default() }))
     }
 
-    /// Adds or replaces a configuration. Events after a revision, and states after that of a time, are sent once the
-    /// task is [watched](PushSender::watch).
+    /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), events after revision `after`
+    /// and states newer than `reported` are sent.
     ///
     /// # Errors
     /// If a value is too large, the URL is not allowed, or the task has too many configurations.
@@ -182,7 +182,8 @@ impl PushSender {
         Ok(())
     }
 
-    /// Follows a task until it ends or waits, if it has configurations. One that is followed is looked at again then.
+    /// Sends the notifications of a task until it ends or waits. If the task is watched already, it is checked once more
+    /// afterwards.
     pub(super) fn watch(&self, app: &str, task: &TaskId) {
         let key = session(app, task);
         match self.0.watched.lock_unpoisoned().entry(key.clone()) {

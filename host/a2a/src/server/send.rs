@@ -23,11 +23,11 @@ pub(super) struct StartedRun {
     pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,
 }
 
-/// Reads a task whose run has emitted its last event, once that end is stored.
+/// Waits until the end of all runs of the task is stored, then reads the task.
 ///
 /// # Errors
-/// The error with which the run has ended, unless it is stored, and those of the session service.
-pub(super) async fn load_ended(
+/// The error with which the run has ended, unless it is stored, and errors of the session service.
+pub(super) async fn wait_until_ended(
     runner: &Runner,
     app: &str,
     task: TaskId,
@@ -41,7 +41,7 @@ pub(super) async fn load_ended(
             return Err(error.into());
         }
     }
-    StoredTask::load_ended(runner, app, task).await
+    StoredTask::wait_until_ended(runner, app, task).await
 }
 
 impl A2aService {
@@ -56,7 +56,7 @@ impl A2aService {
             while let Some(event) = events.next().await {
                 error = event.err();
             }
-            load_ended(&runner, &name, id, run.as_deref(), error).await
+            wait_until_ended(&runner, &name, id, run.as_deref(), error).await
         };
         let stored = if returns_immediately {
             None
@@ -181,7 +181,7 @@ impl A2aService {
         let _guard = self.0.task_locks.lock(id).await;
         let stored = self.load(app, id).await?;
         if request.message.context_id.as_ref().is_some_and(|context| *context != stored.id.context) {
-            return Err(A2aError::invalid_params("`message.contextId` is not that of the task"));
+            return Err(A2aError::invalid_params("`message.contextId` does not match the task"));
         }
         if stored.state().is_terminal() {
             let message = "the task has ended; send the message without `taskId` to begin a new one";

@@ -130,7 +130,7 @@ impl Source {
             };
             self.events = None;
             let (runner, task) = (&self.service.0.runner, self.converter.task.clone());
-            let stored = send::load_ended(runner, &self.app.name, task, self.run.as_deref(), error).await?;
+            let stored = send::wait_until_ended(runner, &self.app.name, task, self.run.as_deref(), error).await?;
             self.pending.push_back(stored.status_update());
             if self.end == StreamEnd::Terminal && !stored.state().is_terminal() {
                 self.paused = Some(stored);

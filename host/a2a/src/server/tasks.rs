@@ -37,7 +37,7 @@ pub(super) struct StoredTask {
 ///
 /// # Errors
 /// If the session service has none.
-pub(super) fn runs(runner: &Runner) -> Result<&dyn RunService, A2aError> {
+pub(super) fn run_service(runner: &Runner) -> Result<&dyn RunService, A2aError> {
     let message = "the session service of this host stores no runs, so it has no tasks";
     runner.services().sessions.runs().ok_or_else(|| A2aError::new(ErrorKind::UnsupportedOperation, message))
 }
@@ -82,9 +82,9 @@ impl StoredTask {
     /// [`ErrorKind::TaskNotFound`] if there is none.
     pub(super) async fn load(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
         let session = id.session(app);
-        let stored = runs(runner)?;
+        let service = run_service(runner)?;
         let mut runs = Vec::new();
-        while let Some(run) = stored.get(&session, &id.run(runs.len() + 1)).await? {
+        while let Some(run) = service.get(&session, &id.run(runs.len() + 1)).await? {
             runs.push(run);
         }
         let name = id.to_string();
@@ -103,16 +103,16 @@ impl StoredTask {
         Some(Self { id, session, runs, events: Vec::new(), revision })
     }
 
-    /// Returns when a run of the task has changed last.
+    /// Returns the time of the last change of any run of the task.
     pub(super) fn updated_at(&self) -> Option<Timestamp> {
         self.newest_change().map(|run| run.updated)
     }
 
-    /// Reads a task whose run has emitted its last event, once that end is stored.
+    /// Waits until the end of all runs of the task is stored, then reads the task.
     ///
     /// # Errors
     /// As [`StoredTask::load`].
-    pub(super) async fn load_ended(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
+    pub(super) async fn wait_until_ended(runner: &Runner, app: &str, id: TaskId) -> Result<Self, A2aError> {
         let mut stored = Self::load(runner, app, id).await?;
         loop {
             let run = stored.active_runs().next().map(|run| run.id.clone());
@@ -163,12 +163,12 @@ impl StoredTask {
         if is_waiting { events::open_calls(&self.events) } else { Vec::new() }
     }
 
-    /// Returns the run that has changed last.
+    /// Returns the most recently changed run.
     fn newest_change(&self) -> Option<&StoredRun> {
         self.runs.iter().max_by_key(|run| run.updated)
     }
 
-    /// Returns the state. A task has ended when all of its runs have; then it is that of the run that has ended last.
+    /// Returns the state of the task: terminal once all runs have ended, and then the state of the run that ended last.
     pub(super) fn state(&self) -> TaskState {
         let has = |state: RunState| self.runs.iter().any(|run| run.state == state);
         if has(RunState::Running) {

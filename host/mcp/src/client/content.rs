@@ -13,7 +13,7 @@ const LINKS: &str = "resource_links";
 /// The key of files that are stored as artifacts.
 pub(super) const FILES: &str = "files";
 
-/// A result, taken apart.
+/// A parsed result.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ConvertedResult {
     /// The result for the model, without the files.
