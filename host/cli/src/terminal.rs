@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
-use hatchery_core::Timestamp;
+use hatchery_core::{Timestamp, truncate_chars};
 
 use crate::flags::flags_for;
 
@@ -136,11 +136,7 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
 
 /// Returns the text as one line of at most `max_chars` characters.
 pub fn truncate(text: &str, max_chars: usize) -> String {
-    let text = escape_control(text).replace('\n', "\\n");
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
+    truncate_chars(&escape_control(text).replace('\n', "\\n"), max_chars)
 }
 
 /// Joins names for an error message. Returns `none` if there are none.

@@ -1,10 +1,30 @@
-//! Texts of others in messages and paths.
+//! Strings of others in messages and paths: excerpts, truncation, lists of names, percent-encoding.
 
-/// Returns the beginning of a text of a client or a peer, at most `max` bytes, escaped for a message.
+/// Returns the beginning of a string from a client or a peer, at most `max` bytes, escaped for a message.
 pub fn excerpt(text: &str, max: usize) -> String {
-    let begin = text.get(..text.floor_char_boundary(max)).unwrap_or(text);
-    let dots = if begin.len() < text.len() { "…" } else { "" };
-    format!("{}{dots}", begin.escape_debug())
+    truncate_bytes(text, max).escape_debug().to_string()
+}
+
+/// Returns at most `max` bytes of a string, without splitting a character, and `…` if it is longer.
+pub fn truncate_bytes(text: &str, max: usize) -> String {
+    match text.get(..text.floor_char_boundary(max)) {
+        Some(begin) if begin.len() < text.len() => format!("{begin}…"),
+        _ => text.to_owned(),
+    }
+}
+
+/// Returns at most `max` characters of a string, and `…` if it is longer.
+pub fn truncate_chars(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+/// Returns names in backticks, separated by commas. `none` if there are no names.
+pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let quoted: Vec<_> = names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect();
+    if quoted.is_empty() { "none".into() } else { quoted.join(", ") }
 }
 
 /// Returns a name as a segment of the path of a URL, percent-encoded where necessary.
@@ -22,6 +42,20 @@ mod tests {
     fn an_excerpt_is_escaped_and_ends_at_a_character() {
         assert_eq!(excerpt("a\nb", 10), "a\\nb");
         assert_eq!(excerpt("aüb", 2), "a…");
+    }
+
+    #[test]
+    fn a_string_is_truncated_at_a_character() {
+        assert_eq!((truncate_bytes("aüb", 4), truncate_bytes("aüb", 3)), ("aüb".into(), "aü…".into()));
+        assert_eq!((truncate_bytes("aüb", 2), truncate_bytes("aüb", 0)), ("a…".into(), "…".into()));
+        assert_eq!((truncate_chars("äöü", 3), truncate_chars("äöü", 2)), ("äöü".into(), "äö…".into()));
+        assert_eq!((truncate_bytes("", 0), truncate_chars("", 0)), (String::new(), String::new()));
+    }
+
+    #[test]
+    fn names_are_listed_in_backticks() {
+        assert_eq!(quoted_list(["a", "b"]), "`a`, `b`");
+        assert_eq!(quoted_list(Vec::<String>::new()), "none");
     }
 
     #[test]

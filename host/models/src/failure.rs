@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{ModelError, ModelErrorKind};
+use hatchery_core::{ModelError, ModelErrorKind, truncate_chars};
 use serde_json::Value;
 
 use crate::Secret;
@@ -82,7 +82,7 @@ impl Origin {
         let mut message = format!("{} answered HTTP {status}", self.provider_name());
         if !reason.is_empty() {
             message.push_str(": ");
-            message.push_str(&truncate(&reason));
+            message.push_str(&truncate_chars(&reason, MAX_SHOWN_CHARS));
         }
         match kind {
             ModelErrorKind::Auth => message.push_str(&match &self.credentials {
@@ -116,7 +116,7 @@ impl Origin {
                 None => error.to_string(),
             },
         };
-        let message = format!("{} reports: {}", self.provider_name(), truncate(&message));
+        let message = format!("{} reports: {}", self.provider_name(), truncate_chars(&message, MAX_SHOWN_CHARS));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 
@@ -137,11 +137,4 @@ fn is_invalid_key(body: &Value) -> bool {
 fn message_of(body: &Value) -> Option<&str> {
     let error = body.get("error")?;
     error.get("message").unwrap_or(error).as_str()
-}
-
-fn truncate(text: &str) -> String {
-    match text.char_indices().nth(MAX_SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text.to_owned(),
-    }
 }

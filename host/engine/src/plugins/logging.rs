@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, JsonMap, LlmRequest, LlmResponse, ModelError, Plugin, RunError,
-    ToolError,
+    ToolError, truncate_chars,
 };
 use serde_json::Value;
 
@@ -128,27 +128,9 @@ fn summary(content: &Content) -> String {
     pieces
         .extend(content.function_responses().map(|answer| format!("answer {}{}", answer.name, json(&answer.response))));
     pieces.retain(|piece| !piece.is_empty());
-    truncate(pieces.join("; "), MAX_TEXT)
+    truncate_chars(&pieces.join("; "), MAX_TEXT)
 }
 
 fn json(map: &JsonMap) -> String {
-    truncate(Value::Object(map.clone()).to_string(), MAX_ARGS)
-}
-
-fn truncate(text: String, max_chars: usize) -> String {
-    match text.char_indices().nth(max_chars) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_texts_are_cut_between_characters() {
-        assert_eq!(truncate("äöü".into(), 2), "äö…");
-        assert_eq!(truncate("äöü".into(), 3), "äöü");
-    }
+    truncate_chars(&Value::Object(map.clone()).to_string(), MAX_ARGS)
 }

@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, truncate_chars};
 use serde_json::Value;
 
 use super::recent_history::TurnMatch;
+
+/// Maximum length of a tool's result in an error message.
+const MAX_RESULT_CHARS: usize = 200;
 
 /// A text with placeholders.
 #[derive(Debug, Clone)]
@@ -156,17 +159,8 @@ fn look_up<'a>(map: &'a JsonMap, path: &[String]) -> Option<Cow<'a, Value>> {
 
 fn missing(tool: &str, path: &[String], result: &JsonMap) -> String {
     let path = path.join(".");
-    let result = truncate(&Value::Object(result.clone()));
+    let result = truncate_chars(&Value::Object(result.clone()).to_string(), MAX_RESULT_CHARS);
     format!("the reply uses `{path}` of the result of `{tool}`, which is {result}")
-}
-
-fn truncate(value: &Value) -> String {
-    const MAX_CHARS: usize = 200;
-    let text = value.to_string();
-    match text.char_indices().nth(MAX_CHARS) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    }
 }
 
 fn first_number(text: &str) -> Option<Value> {

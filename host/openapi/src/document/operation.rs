@@ -5,13 +5,13 @@ mod parameter;
 
 use std::collections::HashSet;
 
-use hatchery_core::{JsonMap, excerpt};
+use hatchery_core::{JsonMap, excerpt, truncate_bytes};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
 use super::Document;
 use super::name::{UniqueNames, valid_name};
-use super::schema::{MAX_SCHEMA, SchemaConverter, shorten, too_large};
+use super::schema::{MAX_SCHEMA, SchemaConverter, too_large};
 use super::server::ServerSettings;
 use crate::error::ApiError;
 
@@ -152,9 +152,9 @@ impl Draft<'_> {
             |key: &str| self.operation.get(key).and_then(Value::as_str).map(str::trim).filter(|it| !it.is_empty());
         let texts: Vec<_> = [text("summary"), text("description")].into_iter().flatten().collect();
         if texts.is_empty() {
-            shorten(&format!("{} {}", self.method, self.path), MAX_TEXT)
+            truncate_bytes(&format!("{} {}", self.method, self.path), MAX_TEXT)
         } else {
-            shorten(&texts.join("\n"), MAX_TEXT)
+            truncate_bytes(&texts.join("\n"), MAX_TEXT)
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, truncate_bytes};
 use hatchery_engine::validation::schema_error;
 use serde_json::{Value, json};
 
@@ -130,7 +130,7 @@ impl<'d> SchemaConverter<'d> {
             }
             (key, Value::Number(_) | Value::Bool(_)) if PLAIN.contains(&key) => Some(value.clone()),
             (key, Value::String(text)) if TEXT.contains(&key) => {
-                let text = shorten(text, MAX_TEXT);
+                let text = truncate_bytes(text, MAX_TEXT);
                 self.grow(text.len())?;
                 Some(text.into())
             }
@@ -230,13 +230,5 @@ fn size(value: &Value) -> usize {
         Value::String(text) => text.len() + 3,
         Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
         Value::Object(map) => map.iter().map(|(key, value)| key.len() + size(value) + 4).sum::<usize>() + 2,
-    }
-}
-
-/// Returns a text, shortened to at most `max` bytes.
-pub(super) fn shorten(text: &str, max: usize) -> String {
-    match text.get(..text.floor_char_boundary(max)) {
-        Some(begin) if begin.len() < text.len() => format!("{begin}…"),
-        _ => text.to_owned(),
     }
 }

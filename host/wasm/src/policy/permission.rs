@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{ItemKind, StateScope};
+use hatchery_core::{ItemKind, StateScope, truncate_bytes};
 
 use super::pattern::Pattern;
 use super::{Access, Denial, Grants};
@@ -249,9 +249,7 @@ pub(super) fn quote(text: &str) -> String {
 
 /// Returns the beginning of a text from a guest, escaped for a message.
 fn excerpt(name: &str) -> String {
-    let start = name.get(..name.floor_char_boundary(128)).unwrap_or(name);
-    let dots = if start.len() < name.len() { "…" } else { "" };
-    format!("{}{dots}", escape_control(start))
+    escape_control(&truncate_bytes(name, 128)).into_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use hatchery_core::truncate_chars;
 use wasmtime::Trap;
 
 /// The reason of a guest's crash.
@@ -70,12 +71,7 @@ fn describe_abort(stderr: &str) -> (String, &'static str) {
 fn panic_message(stderr: &str) -> Option<String> {
     let (_, panic) = stderr.rsplit_once("panicked at ")?;
     let (_, message) = panic.split_once(": ")?;
-    if message.is_empty() {
-        return None;
-    }
-    let is_long = message.chars().nth(MAX_PANIC_CHARS).is_some();
-    let cut: String = message.chars().take(MAX_PANIC_CHARS).collect();
-    Some(if is_long { format!("{cut}…") } else { cut })
+    (!message.is_empty()).then(|| truncate_chars(message, MAX_PANIC_CHARS))
 }
 
 /// Returns a description of a trap (`None` if Wasmtime's is as good) and advice.

@@ -4,13 +4,13 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, RwLock};
 
+use hatchery_core::sync::RwLockExt;
+use hatchery_core::truncate_bytes;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-use hatchery_core::sync::RwLockExt;
-
 use super::counted::CountedJson;
-use super::faults::{MAX_FAULT_BYTES, truncate};
+use super::faults::MAX_FAULT_BYTES;
 use super::index::{self, IndexKeyword};
 use super::normal::{self, NormalizedSchema};
 use super::steps;
@@ -136,7 +136,7 @@ fn reason(error: &ValidationError<'_>) -> String {
     let places = [error.instance_path().as_str(), error.schema_path().as_str()];
     let place = places.into_iter().find(|place| !place.is_empty());
     let place = place.map(|place| format!("at `{place}`: ")).unwrap_or_default();
-    truncate(format!("{place}{error}"), MAX_FAULT_BYTES)
+    truncate_bytes(&format!("{place}{error}"), MAX_FAULT_BYTES)
 }
 
 fn has_patterns(schema: &Value) -> bool {

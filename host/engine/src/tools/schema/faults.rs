@@ -1,5 +1,6 @@
 //! Descriptions of a value's faults for a model.
 
+use hatchery_core::truncate_bytes;
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{ValidationError, Validator};
 use serde_json::Value;
@@ -43,7 +44,7 @@ fn describe(error: &ValidationError<'_>, levels: usize) -> String {
         _ => error.masked_with(value).to_string(),
     };
     let message = if path.is_empty() { message } else { format!("at `{path}`: {message}") };
-    let mut text = truncate(message, MAX_FAULT_BYTES);
+    let mut text = truncate_bytes(&message, MAX_FAULT_BYTES);
     if let ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } = error.kind()
         && let Some(levels) = levels.checked_sub(1)
     {
@@ -57,13 +58,5 @@ fn describe(error: &ValidationError<'_>, levels: usize) -> String {
 }
 
 pub(super) fn shorten(value: &Value, max_bytes: usize) -> String {
-    truncate(value.to_string(), max_bytes)
-}
-
-pub(super) fn truncate(mut text: String, max_bytes: usize) -> String {
-    if text.len() > max_bytes {
-        text.truncate(text.floor_char_boundary(max_bytes));
-        text.push('…');
-    }
-    text
+    truncate_bytes(&value.to_string(), max_bytes)
 }

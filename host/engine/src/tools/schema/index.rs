@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::Arc;
 
+use hatchery_core::truncate_bytes;
 use jsonschema::{Keyword, ValidationError};
 use serde_json::Value;
 
 use super::counted::{CountedJson, CountedNode, equal};
-use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shorten, truncate};
+use super::faults::{MAX_OPTIONS_BYTES, MAX_VALUE_BYTES, shorten};
 use super::steps::{count, count_bytes};
 
 /// The keyword that replaces indexed values. Its value is the position of the index in a list, so a reference to it
@@ -31,7 +32,7 @@ impl Index {
     pub(super) fn of_enum(values: &[Value]) -> Self {
         let options =
             values.iter().map(|value| shorten(value, MAX_VALUE_BYTES)).take(MAX_OPTIONS_BYTES).collect::<Vec<_>>();
-        let options = truncate(format!("[{}]", options.join(",")), MAX_OPTIONS_BYTES);
+        let options = truncate_bytes(&format!("[{}]", options.join(",")), MAX_OPTIONS_BYTES);
         Self::new(values, format!("is not one of {options}"))
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use hatchery_core::{JsonMap, excerpt};
+use hatchery_core::{JsonMap, excerpt, truncate_bytes};
 use serde_json::{Value, json};
 
-use super::{Arguments, MAX_TEXT, shorten};
+use super::{Arguments, MAX_TEXT};
 use crate::document::Document;
 use crate::document::name::valid_name;
 
@@ -62,7 +62,7 @@ pub(super) fn build<'d>(
         return Err(format!("its body is {}, which is not supported", types.join(" or ")));
     };
     let is_required = body.get("required").and_then(Value::as_bool).unwrap_or(false);
-    let text = body.get("description").and_then(Value::as_str).map(|text| shorten(text, MAX_TEXT));
+    let text = body.get("description").and_then(Value::as_str).map(|text| truncate_bytes(text, MAX_TEXT));
     let whole = WholeBody { is_required, text };
     let (encoding, arguments) = match kind {
         Kind::Text => (BodyEncoding::Text, whole.add(arguments, json!({"type": "string"}))?),
@@ -211,7 +211,7 @@ fn properties<'d>(
 
 /// Returns the schema of the name of an artifact.
 fn artifact(text: Option<&str>) -> Value {
-    let text = text.map(|text| format!("{} ", shorten(text, MAX_TEXT))).unwrap_or_default();
+    let text = text.map(|text| format!("{} ", truncate_bytes(text, MAX_TEXT))).unwrap_or_default();
     json!({"type": "string", "description": format!("{text}The name of an artifact, whose content is sent.")})
 }
 

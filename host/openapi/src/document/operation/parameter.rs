@@ -1,6 +1,6 @@
 //! Parameters of an operation.
 
-use hatchery_core::excerpt;
+use hatchery_core::{excerpt, truncate_bytes};
 use serde_json::Value;
 
 use super::{Arguments, IsSupplied};
@@ -123,7 +123,7 @@ pub(super) fn build<'d>(
         None => serde_json::json!({}),
     };
     if let (Some(schema), Some(text)) = (schema.as_object_mut(), text("description")) {
-        schema.entry("description").or_insert_with(|| super::shorten(text, super::MAX_TEXT).into());
+        schema.entry("description").or_insert_with(|| truncate_bytes(text, super::MAX_TEXT).into());
     }
     let is_required = location == Location::Path || flag("required") == Some(true);
     let argument = if arguments.is_taken(name) {
