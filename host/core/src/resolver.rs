@@ -13,6 +13,7 @@ use crate::json::JsonMap;
 use crate::plugin::Plugin;
 use crate::suggestion::suggestion;
 use crate::summarizer::Summarizer;
+use crate::text::quoted_list;
 use crate::tool::{Tool, Toolset};
 
 /// Finds items by name: `component/item`, or `item` if that is unambiguous.
@@ -139,7 +140,7 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// There is no item of this name.
-    #[error("{} `{name}` not found; available: {}{}", kind.label(), list(known), similar(name, known))]
+    #[error("{} `{name}` not found; available: {}{}", kind.label(), quoted_list(known), similar(name, known))]
     Unknown {
         /// The kind of item.
         kind: ItemKind,
@@ -148,7 +149,7 @@ pub enum ResolveError {
         known: Vec<String>,
     },
     /// Several components offer an item of this name.
-    #[error("{} `{name}` is offered by several components; write one of {}", kind.label(), list(candidates))]
+    #[error("{} `{name}` is offered by several components; write one of {}", kind.label(), quoted_list(candidates))]
     Ambiguous {
         /// The kind of item.
         kind: ItemKind,
@@ -164,11 +165,4 @@ pub enum ResolveError {
         name: String,
         reason: String,
     },
-}
-
-fn list(names: &[String]) -> String {
-    if names.is_empty() {
-        return "none".into();
-    }
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

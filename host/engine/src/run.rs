@@ -18,7 +18,7 @@ pub(crate) const MAX_DEPTH: u32 = 16;
 
 pub(crate) use context::RunContext;
 pub(crate) use live_input::{LiveInput, MessageLog};
-pub(crate) use lookup::{is_live, list_names, unknown_tool};
+pub(crate) use lookup::{is_live, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
 pub(crate) use pending_message::{LiveMessage, PendingMessage};
 pub(crate) use pinned_models::PinnedModels;

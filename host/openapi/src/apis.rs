@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use hatchery_core::{JsonMap, Toolset};
+use hatchery_core::{JsonMap, Toolset, quoted_list};
 use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -249,8 +249,7 @@ impl Apis {
 
 impl ApiTable {
     fn list(&self) -> String {
-        let names: Vec<_> = self.apis.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+        format!("available: {}", quoted_list(self.apis.keys()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{Event, ModelErrorKind, RunError, StoreError, Timestamp};
+use hatchery_core::{Event, ModelErrorKind, RunError, StoreError, Timestamp, quoted_list};
 use serde_json::{Map, Value, json};
 
 /// The code of a call without a free instance.
@@ -50,7 +50,7 @@ impl ApiError {
         let hint = if known.is_empty() {
             "no app is loaded; GET /components lists the reasons".to_owned()
         } else {
-            format!("available: {}", known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "))
+            format!("available: {}", quoted_list(known))
         };
         Self::new(StatusCode::NOT_FOUND, "APP_NOT_FOUND", format!("App not found: {name}; {hint}"))
     }
@@ -69,7 +69,7 @@ impl ApiError {
 
     /// 503: there is no app with this name yet. `loading` are the apps and components that are being loaded.
     pub fn app_loading(name: &str, loading: &[String]) -> Self {
-        let loading = loading.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let loading = quoted_list(loading);
         let detail = format!(
             "App not loaded yet: {name}; still loading {loading}; try again, GET /components shows the progress"
         );
@@ -79,7 +79,7 @@ impl ApiError {
 
     /// 503: apps or components are still being loaded.
     pub fn loading(names: &[String]) -> Self {
-        let names = names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let names = quoted_list(names);
         let detail = format!("still loading {names}; GET /components shows the progress");
         let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "LOADING", detail);
         Self { retry_after: Some(Duration::from_secs(1)), ..error }

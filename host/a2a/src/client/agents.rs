@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{AgentKind, JsonMap};
+use hatchery_core::{AgentKind, JsonMap, quoted_list};
 use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -153,8 +153,7 @@ impl AgentTable {
     }
 
     fn list(&self) -> String {
-        let names: Vec<_> = self.agents.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+        format!("available: {}", quoted_list(self.agents.keys()))
     }
 }
 

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use hatchery_core::{
     AgentHost, AgentId, AgentKind, CallContext, Claim, EventData, EventSink, JsonMap, Model, Plugin, RunError, Tool,
-    ToolAuthorizer, ToolError,
+    ToolAuthorizer, ToolError, quoted_list,
 };
 use serde_json::Value;
 
 use super::{custom, run_agent};
 use crate::llm::tool_resolution::add_toolsets;
 use crate::llm::transfer;
-use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, list_names, unknown_tool};
+use crate::run::{AgentOutcome, AgentScope, Replay, RunContext, unknown_tool};
 use crate::tools::pipeline::{ToolCaller, ToolPipeline};
 
 /// Returns the host of an agent's run.
@@ -35,8 +35,8 @@ impl AgentHost for EngineHost {
     async fn run_sub_agent(&self, cx: &CallContext, name: &str, sink: Arc<dyn EventSink>) -> Result<(), RunError> {
         let tree = &self.run.app.tree;
         let Some(sub_agent) = tree.find_sub_agent(self.agent, name) else {
-            let below: Vec<_> = tree.children(self.agent).iter().map(|id| tree.agent(*id).name.as_str()).collect();
-            let hint = format!(" below `{}`, which has {}", cx.agent, list_names(&below));
+            let below = tree.children(self.agent).iter().map(|id| tree.agent(*id).name.as_str());
+            let hint = format!(" below `{}`, which has {}", cx.agent, quoted_list(below));
             return Err(RunError::NotFound { kind: "Agent", name: name.into(), hint });
         };
         let replay = self.replay.for_sub_agent(tree, sub_agent);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, RunError, Tool, ToolError,
+    AgentId, AgentKind, CallContext, FunctionDeclaration, JsonMap, LlmAgent, RunError, Tool, ToolError, quoted_list,
 };
 use serde_json::{Value, json};
 
-use crate::run::{RunContext, list_names};
+use crate::run::RunContext;
 
 /// The name of the tool.
 pub(crate) const TRANSFER: &str = "transfer_to_agent";
@@ -61,14 +61,14 @@ pub(crate) fn find_target(run: &RunContext, id: AgentId, name: &str) -> Result<A
     if let Some(target) = targets.iter().find(|target| run.agent(**target).name == name) {
         return Ok(*target);
     }
-    let names: Vec<_> = targets.iter().map(|target| run.agent(*target).name.as_str()).collect();
+    let names = targets.iter().map(|target| run.agent(*target).name.as_str());
     Err(RunError::Agent {
         agent: run.agent(id).name.clone(),
         code: "TRANSFER_NOT_ALLOWED".into(),
         message: format!(
             "cannot transfer to `{}`; the agents that it can transfer to are {}",
             name.escape_debug(),
-            list_names(&names)
+            quoted_list(names)
         ),
     })
 }

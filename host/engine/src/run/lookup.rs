@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     AgentId, AgentKind, AgentTree, CallContext, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, RunError,
-    Tool,
+    Tool, quoted_list,
 };
 
 use super::RunContext;
@@ -49,14 +49,6 @@ pub(crate) fn is_live(tree: &AgentTree, id: AgentId, models: &dyn ModelResolver)
 /// Returns the error message for a call of a tool that the agent does not have.
 pub(crate) fn unknown_tool(name: &str, tools: &[Arc<dyn Tool>]) -> String {
     let callable = tools.iter().filter(|tool| tool.is_callable());
-    let names: Vec<_> = callable.map(|tool| tool.declaration().name.as_str()).collect();
-    format!("there is no tool `{name}`; the tools are {}", list_names(&names))
-}
-
-/// Returns the names in backticks, separated by commas, or `none`.
-pub(crate) fn list_names(names: &[&str]) -> String {
-    if names.is_empty() {
-        return "none".into();
-    }
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    let names = callable.map(|tool| tool.declaration().name.as_str());
+    format!("there is no tool `{name}`; the tools are {}", quoted_list(names))
 }

@@ -15,14 +15,14 @@ use futures::{Stream, StreamExt};
 use hatchery_core::{
     AppRun, AppRunRequest, AppRunner, CallContext, Content, Event, EventData, Invocation, JsonMap, LiveAppRun,
     LiveAppRunRequest, LiveRequestQueue, RunConfig, RunError, SessionKey, TaskScope, TurnScope, USER_AUTHOR,
-    new_invocation_id,
+    new_invocation_id, quoted_list,
 };
 use tokio_util::sync::DropGuard;
 
 use super::live::LiveRunRequest;
 use super::{AppDirectory, Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::app::App;
-use crate::run::{MAX_DEPTH, list_names};
+use crate::run::MAX_DEPTH;
 
 /// The runs that a run is nested in.
 pub(super) struct NestedRun {
@@ -114,14 +114,10 @@ impl AppRunner for NestedRunner {
 
 impl NestedRunner {
     fn find(&self, name: &str) -> Result<Arc<App>, RunError> {
-        self.apps.app(name).ok_or_else(|| {
-            let names = self.apps.app_names();
-            let names: Vec<_> = names.iter().map(String::as_str).collect();
-            RunError::NotFound {
-                kind: "App",
-                name: name.into(),
-                hint: format!("; the apps are {}", list_names(&names)),
-            }
+        self.apps.app(name).ok_or_else(|| RunError::NotFound {
+            kind: "App",
+            name: name.into(),
+            hint: format!("; the apps are {}", quoted_list(self.apps.app_names())),
         })
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use hatchery_core::{JsonMap, Toolset};
+use hatchery_core::{JsonMap, Toolset, quoted_list};
 use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -205,8 +205,7 @@ impl McpServers {
 
 impl ServerTable {
     fn list_servers(&self) -> String {
-        let names: Vec<_> = self.servers.keys().map(|name| format!("`{name}`")).collect();
-        if names.is_empty() { "available: none".into() } else { format!("available: {}", names.join(", ")) }
+        format!("available: {}", quoted_list(self.servers.keys()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use hatchery_core::suggestion::suggestion;
 use hatchery_core::{
     Agent, AgentKind, Callbacks, CodeExecution, Example, Examples, HookPoint, IncludeContents, Instruction, ItemKind,
-    JsonMap, LlmAgent, ModelRef, ResolveError, check_agent_name,
+    JsonMap, LlmAgent, ModelRef, ResolveError, check_agent_name, quoted_list,
 };
 use serde_json::Value;
 
@@ -84,9 +84,8 @@ impl TreeLoader<'_> {
             Some(kind) => kind.map_err(|reason| format!("agent class `{class}`: {reason}")),
             None => {
                 let registered = registered.into_iter().flat_map(Factories::names);
-                let known: Vec<_> =
-                    AgentClass::BUILTIN.into_iter().chain(registered).map(|name| format!("`{name}`")).collect();
-                Err(format!("agent class `{class}` not found; available: {}", known.join(", ")))
+                let known = quoted_list(AgentClass::BUILTIN.into_iter().chain(registered));
+                Err(format!("agent class `{class}` not found; available: {known}"))
             }
         }
     }

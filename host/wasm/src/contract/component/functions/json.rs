@@ -4,7 +4,7 @@ use std::fmt;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hatchery_core::JsonMap;
+use hatchery_core::{JsonMap, quoted_list};
 use serde_json::{Map, Value};
 use thiserror::Error;
 use wasmtime::component::Val;
@@ -92,7 +92,7 @@ fn to_val(shape: &Shape, value: Value) -> Result<Val, Mismatch> {
         (Shape::Flags(known), Value::Array(items)) => {
             let names = items.into_iter().map(|item| match item {
                 Value::String(name) if known.contains(&name) => Ok(name),
-                other => Err(Mismatch::new(format!("must be one of {}, not {other}", list(known)))),
+                other => Err(Mismatch::new(format!("must be one of {}, not {other}", quoted_list(known)))),
             });
             all(names).map(Val::Flags)
         }
@@ -122,8 +122,7 @@ fn fields(known: &[Field], mut map: JsonMap) -> Result<Vec<(String, Val)>, Misma
     let values = values.collect::<Result<_, Mismatch>>()?;
     match map.keys().next() {
         Some(unknown) => {
-            let known = known.iter().map(|field| field.name.clone()).collect::<Vec<_>>();
-            let known = if known.is_empty() { "nothing".into() } else { list(&known) };
+            let known = quoted_list(known.iter().map(|field| &field.name));
             Err(Mismatch::new(format!("is unknown; available: {known}")).below(format!(".{unknown}")))
         }
         None => Ok(values),
@@ -135,8 +134,8 @@ fn variant(cases: &[Case], value: Value) -> Result<Val, Mismatch> {
     match value {
         Value::String(name) if find(&name).is_some_and(|case| case.payload.is_none()) => Ok(Val::Variant(name, None)),
         Value::Object(_) => {
-            let names: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
-            let expected = format!("an object with one of the keys {}", list(&names));
+            let names = quoted_list(cases.iter().map(|case| &case.name));
+            let expected = format!("an object with one of the keys {names}");
             let (name, value) = only_key(value, |key| find(key).is_some(), &expected)?;
             let shape = find(&name).and_then(|case| case.payload.as_ref());
             let value = payload(shape, value).map_err(|error| error.below(format!(".{name}")))?;
@@ -217,7 +216,7 @@ fn describe_shape(shape: &Shape) -> String {
         Shape::Tuple(items) => format!("an array of {}", items.len()),
         Shape::Record(_) | Shape::Result { .. } => "an object".into(),
         Shape::Option(inner) => format!("null or {}", describe_shape(inner)),
-        Shape::Enum(names) => format!("one of {}", list(names)),
+        Shape::Enum(names) => format!("one of {}", quoted_list(names)),
         Shape::Variant(cases) => {
             let written = cases.iter().map(|Case { name, payload }| match payload {
                 None => format!("\"{name}\""),
@@ -225,12 +224,8 @@ fn describe_shape(shape: &Shape) -> String {
             });
             format!("one of {}", written.collect::<Vec<_>>().join(", "))
         }
-        Shape::Flags(names) => format!("an array of some of {}", list(names)),
+        Shape::Flags(names) => format!("an array of some of {}", quoted_list(names)),
     }
-}
-
-fn list(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
 /// Describes a value; a long one by its kind.
