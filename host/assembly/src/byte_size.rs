@@ -3,23 +3,16 @@
 use std::fmt;
 use std::str::FromStr;
 
+use hatchery_core::parse_byte_size;
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde::ser::{Serialize, Serializer};
 
-/// A number of bytes. In the configuration it is an integer or a string such as `16 MiB` or `500kB`.
+/// A number of bytes. In the configuration it is a number or a string such as `16 MiB` or `1.5 GiB`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub usize);
 
-const UNITS: [(&str, usize); 8] = [
-    ("GiB", 1 << 30),
-    ("MiB", 1 << 20),
-    ("KiB", 1 << 10),
-    ("GB", 1_000_000_000),
-    ("MB", 1_000_000),
-    ("kB", 1_000),
-    ("B", 1),
-    ("", 1),
-];
+/// The units in which sizes are displayed.
+const UNITS: [(&str, usize); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 impl ByteSize {
     pub fn bytes(self) -> usize {
@@ -29,7 +22,7 @@ impl ByteSize {
 
 impl fmt::Display for ByteSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = UNITS.iter().take(3).find(|(_, size)| self.0 >= *size && self.0.is_multiple_of(*size));
+        let unit = UNITS.iter().find(|(_, size)| self.0 >= *size && self.0.is_multiple_of(*size));
         match unit {
             Some((name, size)) => write!(f, "{} {name} ({} bytes)", self.0 / size, self.0),
             None => write!(f, "{} bytes", self.0),
@@ -41,14 +34,10 @@ impl FromStr for ByteSize {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let text = text.trim();
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-        let (number, unit) = text.split_at(digits);
-        let size = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit.trim())).map(|(_, size)| *size);
-        size.zip(number.parse::<usize>().ok())
-            .and_then(|(size, number)| number.checked_mul(size))
+        let bytes = parse_byte_size(text)?;
+        usize::try_from(bytes)
             .map(Self)
-            .ok_or_else(|| format!("`{text}` is not a size; write for example `16 MiB` or 1048576"))
+            .map_err(|_| format!("`{text}` is larger than the memory of this machine can be"))
     }
 }
 
@@ -77,6 +66,14 @@ impl Visitor<'_> for SizeVisitor {
         usize::try_from(number).map(ByteSize).map_err(E::custom)
     }
 
+    fn visit_i64<E: Error>(self, number: i64) -> Result<ByteSize, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<ByteSize, E> {
+        self.visit_str(&number.to_string())
+    }
+
     fn visit_str<E: Error>(self, text: &str) -> Result<ByteSize, E> {
         text.parse().map_err(E::custom)
     }
@@ -87,18 +84,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_parsed_with_and_without_units() {
-        for (text, bytes) in [("1048576", 1 << 20), ("16 MiB", 16 << 20), ("2kB", 2000), ("1 gib", 1 << 30), ("7b", 7)]
-        {
-            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+    fn sizes_are_read_as_numbers_and_strings() {
+        let read = |yaml: &str| serde_yaml::from_str::<ByteSize>(yaml).map_err(|error| error.to_string());
+        for (yaml, bytes) in [("1048576", 1 << 20), ("16 MiB", 16 << 20), ("1.5 mib", 3 << 19), ("1.5", 1)] {
+            assert_eq!(read(yaml), Ok(ByteSize(bytes)), "{yaml}");
         }
-    }
-
-    #[test]
-    fn invalid_sizes_are_rejected_with_an_example() {
-        for text in ["", "MiB", "-1", "1.5 MiB", "3 parsecs", "99999999999999999999"] {
-            let error = text.parse::<ByteSize>().unwrap_err();
-            assert_eq!(error, format!("`{text}` is not a size; write for example `16 MiB` or 1048576"));
+        for yaml in ["-1", "-1.5", "3 parsecs"] {
+            let error = read(yaml).unwrap_err();
+            let expected = format!("`{yaml}` is not a size; write for example `16 MiB` or 1048576");
+            assert!(error.starts_with(&expected), "{error}");
         }
     }
 

@@ -8,6 +8,7 @@ mod app_runner;
 mod artifact;
 mod auth;
 pub mod base64_bytes;
+mod byte_size;
 mod call_context;
 mod callback;
 mod caller;
@@ -43,6 +44,8 @@ mod run_usage;
 mod services;
 mod session;
 mod session_import;
+mod session_list;
+mod session_point;
 mod state;
 mod storable;
 mod stored_run;
@@ -75,6 +78,7 @@ pub use auth::{
     HttpAuth, HttpCredentials, OAuth2Auth, OAuthFlow, OAuthFlows, REQUEST_CREDENTIAL, ServiceAccountAuth,
     UserCredential,
 };
+pub use byte_size::parse_byte_size;
 pub use call_context::{CallContext, TOOL_PROGRESS_KEY, ToolProgress};
 pub use callback::{Callback, Callbacks, HookPoint};
 pub use caller::{Caller, CallerOrigin};
@@ -123,8 +127,10 @@ pub use retention::{ExpiredSession, ExpiryRule};
 pub use run_config::{RunConfig, ToolExecution};
 pub use run_usage::{RunUsage, TokenCounter, UsageSnapshot};
 pub use services::Services;
-pub use session::{EventWindow, Session, SessionCursor, SessionPage, SessionService};
-pub use session_import::{ImportError, SessionImport, SessionPoint};
+pub use session::{EventWindow, Session, SessionService};
+pub use session_import::{ImportError, SessionImport};
+pub use session_list::{SessionCursor, SessionPage};
+pub use session_point::{SessionPoint, fork_session};
 pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
 pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, StoredRun};

@@ -270,10 +270,10 @@ mod tests {
     #[test]
     fn overrides_are_read_with_units() {
         let overrides: LimitOverrides =
-            serde_json::from_str(r#"{"memory": "1GiB", "cpu": "500ms", "wall": 2, "agent_wall": "1h", "log": 100}"#)
+            serde_json::from_str(r#"{"memory": "1.5 gib", "cpu": "500ms", "wall": 2, "agent_wall": "1h", "log": 100}"#)
                 .unwrap();
         let limits = Limits::default().with(&overrides);
-        assert_eq!(limits.memory, 1 << 30);
+        assert_eq!(limits.memory, 3 << 29);
         assert_eq!(limits.cpu, Duration::from_millis(500));
         assert_eq!(limits.wall, Duration::from_secs(2));
         assert_eq!(limits.agent_wall, Duration::from_secs(3600));
@@ -292,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_unit_is_an_error_that_lists_the_units() {
+    fn an_unknown_unit_is_an_error_with_an_example() {
         let error = serde_json::from_str::<LimitOverrides>(r#"{"memory": "1 parsec"}"#).unwrap_err().to_string();
-        assert!(error.contains("`1 parsec` is not a size; write bytes or a number with KiB, MiB or GiB"), "{error}");
+        assert!(error.contains("`1 parsec` is not a size; write for example `16 MiB` or 1048576"), "{error}");
         let error = serde_json::from_str::<LimitOverrides>(r#"{"cpu": "-1s"}"#).unwrap_err().to_string();
         assert!(error.contains("`-1s` is not a duration; write seconds or a number with ms, s, min or h"), "{error}");
     }

@@ -3,11 +3,13 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use hatchery_core::parse_byte_size;
 use serde::{Deserialize, Deserializer, de::Error};
 
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Quantity {
+    Integer(u64),
     Number(f64),
     Text(String),
 }
@@ -15,6 +17,7 @@ enum Quantity {
 impl Quantity {
     fn text(&self) -> String {
         match self {
+            Self::Integer(number) => number.to_string(),
             Self::Number(number) => number.to_string(),
             Self::Text(text) => text.clone(),
         }
@@ -24,30 +27,18 @@ impl Quantity {
 /// The longest duration, so that deadlines can be computed.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
-const SIZES: &[(&str, f64)] = &[
-    ("KiB", 1024.0),
-    ("MiB", 1048576.0),
-    ("GiB", 1073741824.0),
-    ("kB", 1e3),
-    ("KB", 1e3),
-    ("MB", 1e6),
-    ("GB", 1e9),
-    ("B", 1.0),
-];
-
 const DURATIONS: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h", 3600.0)];
 
 /// Deserializes an optional number of bytes, given as a number or a string such as `64MiB`.
 pub fn deserialize_optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    let Some(quantity) = Option::<Quantity>::deserialize(deserializer)? else { return Ok(None) };
-    let help = "is not a size; write bytes or a number with KiB, MiB or GiB";
-    number(&quantity, SIZES, help).map(|bytes| Some(bytes as u64)).map_err(D::Error::custom)
+    let quantity = Option::<Quantity>::deserialize(deserializer)?;
+    quantity.map(|quantity| parse_byte_size(&quantity.text())).transpose().map_err(D::Error::custom)
 }
 
 /// Deserializes a number of bytes. Returns an error if it is missing.
 pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserialize_optional_size(deserializer)?
-        .ok_or_else(|| D::Error::custom("a size is missing; write bytes or a number with KiB, MiB or GiB"))
+        .ok_or_else(|| D::Error::custom("a size is missing; write for example `16 MiB` or 1048576"))
 }
 
 /// Deserializes an optional duration, given as seconds or a string such as `500ms`.
@@ -61,8 +52,13 @@ pub fn deserialize_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Resul
 }
 
 fn parse_duration<E: Error>(quantity: &Quantity) -> Result<Duration, E> {
-    let help = "is not a duration; write seconds or a number with ms, s, min or h";
-    let seconds = number(quantity, DURATIONS, help).map_err(E::custom)?;
+    let seconds =
+        parse_seconds(quantity).filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(|| {
+            E::custom(format!(
+                "`{}` is not a duration; write seconds or a number with ms, s, min or h",
+                quantity.text()
+            ))
+        })?;
     if seconds > MAX_DURATION.as_secs_f64() {
         return Err(E::custom(format!("`{}` is too long; a duration is at most 24h", quantity.text())));
     }
@@ -97,21 +93,17 @@ pub fn format_duration(duration: Duration) -> String {
     format!("{duration:?}")
 }
 
-fn number(quantity: &Quantity, units: &[(&str, f64)], help: &str) -> Result<f64, String> {
-    let value = match quantity {
-        Quantity::Number(number) => Some(*number),
-        Quantity::Text(text) => with_unit(text.trim(), units),
+fn parse_seconds(quantity: &Quantity) -> Option<f64> {
+    let text = match quantity {
+        Quantity::Integer(number) => return Some(*number as f64),
+        Quantity::Number(number) => return Some(*number),
+        Quantity::Text(text) => text.trim(),
     };
-    value.filter(|value| value.is_finite() && *value >= 0.0).ok_or_else(|| format!("`{}` {help}", quantity.text()))
-}
-
-fn with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let number = text.parse().ok();
     let suffixed = || {
-        units.iter().find_map(|(unit, factor)| {
+        DURATIONS.iter().find_map(|(unit, seconds)| {
             let number = text.strip_suffix(unit)?.trim_end().parse::<f64>().ok()?;
-            Some(number * factor)
+            Some(number * seconds)
         })
     };
-    number.or_else(suffixed)
+    text.parse::<f64>().ok().or_else(suffixed)
 }
