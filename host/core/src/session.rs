@@ -1,6 +1,5 @@
 //! Sessions and the service that stores them.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::id::SessionKey;
 use crate::journal::CallJournal;
 use crate::json::JsonMap;
 use crate::retention::{ExpiredSession, ExpiryRule};
+use crate::session_list::{SessionCursor, SessionPage};
 use crate::state::{State, StateScope, state_entry_bytes};
 use crate::stored_run::RunService;
 use crate::time::Timestamp;
@@ -112,36 +112,6 @@ pub enum EventWindow {
         /// The most events to return.
         limit: usize,
     },
-}
-
-/// A part of a list of sessions.
-#[derive(Debug, Clone)]
-pub struct SessionPage {
-    /// The sessions, without events, most recently updated first.
-    pub sessions: Vec<Session>,
-    /// Cursor of the next page; `None` after the last one.
-    pub next: Option<SessionCursor>,
-}
-
-/// A place in a list of sessions: after the one with this time and id.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionCursor {
-    /// The time of the session's newest event.
-    pub updated: Timestamp,
-    /// The id of the session.
-    pub id: Arc<str>,
-}
-
-impl SessionCursor {
-    /// Returns the place after a session.
-    pub fn after(session: &Session) -> Self {
-        Self { updated: session.last_update_time, id: session.key.id.clone() }
-    }
-
-    /// Returns true if a session is listed after this place.
-    pub fn precedes(&self, session: &Session) -> bool {
-        (Reverse(self.updated), &self.id) < (Reverse(session.last_update_time), &session.key.id)
-    }
 }
 
 /// Stores sessions and their events. All implementations pass the same contract tests.

@@ -1,4 +1,4 @@
-//! Sessions that come from elsewhere, and places in the history of a session.
+//! Import of sessions from an export or another system.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -12,67 +12,6 @@ use crate::session::{EventWindow, Session, SessionService};
 use crate::state::StateScope;
 use crate::storable::UnstorableEvent;
 use crate::time::Timestamp;
-
-/// Number of events that are read at a time while one is searched for.
-const PAGE: usize = 256;
-
-/// A place in the history of a session: after an event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionPoint {
-    /// After the event with this id.
-    EventId(String),
-    /// After this number of events.
-    Revision(u64),
-}
-
-impl SessionPoint {
-    /// Returns the revision of the session there.
-    ///
-    /// # Errors
-    /// [`StoreError::SessionNotFound`], [`StoreError::InvalidRequest`] if the session has no such event, and others of the
-    /// service.
-    pub async fn revision(&self, sessions: &dyn SessionService, key: &SessionKey) -> Result<u64, StoreError> {
-        let id = match self {
-            Self::EventId(id) => id,
-            Self::Revision(revision) => return Ok(*revision),
-        };
-        let mut after = 0;
-        loop {
-            let page = sessions.get(key, EventWindow::Page { after, limit: PAGE }).await?;
-            let page = page.ok_or_else(|| StoreError::SessionNotFound(key.clone()))?;
-            if let Some(index) = page.events.iter().position(|event| event.id == *id) {
-                return Ok(after + index as u64 + 1);
-            }
-            after += page.events.len() as u64;
-            if page.events.is_empty() || after >= page.revision {
-                let message = format!("the session has no event `{id}`: name one of its events ({key})");
-                return Err(StoreError::InvalidRequest(message));
-            }
-        }
-    }
-}
-
-impl SessionPoint {
-    /// Creates a session with the events of another one up to a point, or all of them.
-    ///
-    /// # Errors
-    /// Those of [`SessionPoint::revision`] and of [`SessionService::fork`].
-    pub async fn fork(
-        point: Option<&Self>,
-        sessions: &dyn SessionService,
-        key: &SessionKey,
-        id: Option<&str>,
-    ) -> Result<Session, StoreError> {
-        let revision = match point {
-            Some(point) => point.revision(sessions, key).await?,
-            None => {
-                let session = sessions.get(key, EventWindow::Recent(0)).await?;
-                session.ok_or_else(|| StoreError::SessionNotFound(key.clone()))?.revision
-            }
-        };
-        sessions.fork(key, revision, id).await
-    }
-}
 
 /// Reasons why a session cannot be imported.
 #[derive(Debug, Error)]
@@ -90,10 +29,10 @@ pub enum ImportError {
         /// The expected type, with its article.
         expected: &'static str,
     },
-    /// An event could not be read again.
+    /// An event cannot be stored.
     #[error("an event cannot be stored: {0}")]
     Event(#[from] UnstorableEvent),
-    /// The session service fails.
+    /// The session service failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -106,7 +45,7 @@ pub struct SessionImport {
 }
 
 impl SessionImport {
-    /// Creates a session that begins with a state.
+    /// Creates an import of a session that starts with `initial_state`.
     ///
     /// # Errors
     /// [`ImportError::Partial`] and [`ImportError::WrongType`].
@@ -122,11 +61,11 @@ impl SessionImport {
         Ok(Self { initial_state, events })
     }
 
-    /// Creates a session that ends with a state, as an export has it. Keys that its events have changed are not set
-    /// initially, since their earlier values are unknown.
+    /// Creates an import of a session that ends with `state`, such as an export. Keys that its events have changed are
+    /// not set initially, since their earlier values are unknown.
     ///
     /// # Errors
-    /// Those of [`SessionImport::new`].
+    /// The errors of [`SessionImport::new`].
     pub fn ending_with(mut state: JsonMap, events: Vec<EventData>) -> Result<Self, ImportError> {
         state.retain(|key, _| !events.iter().any(|event| event.actions.state_delta.contains_key(key)));
         Self::new(state, events)
@@ -147,11 +86,11 @@ impl SessionImport {
         self.events.len()
     }
 
-    /// Stores the session. Its events have no proof of their origin, and none is later than now. After an error,
-    /// nothing of it is left.
+    /// Stores the session. Proofs of origin are removed, and later timestamps are set to now. If this fails, the session
+    /// is deleted again.
     ///
     /// # Errors
-    /// Those of an event or of the service, such as [`StoreError::SessionExists`].
+    /// The errors of an event or of the service, such as [`StoreError::SessionExists`].
     pub async fn store(
         self,
         sessions: &dyn SessionService,

@@ -6,7 +6,7 @@ mod import;
 use std::io::Write;
 
 use hatchery::audit::TARGET;
-use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint};
+use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint, fork_session};
 use serde_json::{Value, json};
 
 use crate::audit;
@@ -149,7 +149,7 @@ async fn fork(args: &ForkArgs) -> anyhow::Result<Outcome> {
     let key = owner.session(session);
     ensure_exists(&services, &key).await?;
     let point = args.point.point();
-    let fork = SessionPoint::fork(point.as_ref(), &*services.sessions, &key, args.fork.as_deref()).await?;
+    let fork = fork_session(&*services.sessions, &key, point.as_ref(), args.fork.as_deref()).await?;
     let events = pluralize(usize::try_from(fork.revision)?, "event", "events");
     let line = format!("created session {} with {events}", escape_control(&fork.key.id));
     folder.print(&json!({ "sessionId": &*fork.key.id, "revision": fork.revision }), [line])

@@ -1,6 +1,6 @@
 //! Rewinds and forks of sessions that this host may be using.
 
-use hatchery_core::{RunError, Session, SessionKey, SessionPoint, StoreError};
+use hatchery_core::{RunError, Session, SessionKey, SessionPoint, StoreError, fork_session};
 
 use super::Runner;
 
@@ -24,7 +24,7 @@ impl Runner {
         Ok(sessions.rewind(key, revision).await?)
     }
 
-    /// Creates a session with the events of another one up to a point, or all of them, as
+    /// Creates a session with the events of another one up to a point, or all of them if it is `None`, as
     /// [`SessionService::fork`](hatchery_core::SessionService::fork).
     ///
     /// # Errors
@@ -33,9 +33,9 @@ impl Runner {
     pub async fn fork_session(
         &self,
         key: &SessionKey,
-        point: Option<&SessionPoint>,
+        up_to: Option<&SessionPoint>,
         id: Option<&str>,
     ) -> Result<Session, RunError> {
-        Ok(SessionPoint::fork(point, &*self.0.services.sessions, key, id).await?)
+        Ok(fork_session(&*self.0.services.sessions, key, up_to, id).await?)
     }
 }
