@@ -284,8 +284,8 @@ pub trait ArtifactService: Send + Sync {
         }
     }
 
-    /// Returns the most bytes of a stream that are in memory while it is saved or loaded; `None` if all of them are.
-    /// The default is that of the default methods.
+    /// Returns the maximum number of bytes that a streamed save or load holds in memory. `None` if the whole artifact is
+    /// held, as by the default methods.
     fn stream_buffer(&self) -> Option<usize> {
         None
     }
