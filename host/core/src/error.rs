@@ -92,7 +92,8 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Creates an error for a failed operation of the storage.
+    /// Creates an error for a failed operation of the storage. `context` is a clause that begins with "cannot", such as
+    /// "cannot save the session", optionally after the name of the storage and a colon.
     pub fn backend(context: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Backend { context: context.into(), source: source.into() }
     }
