@@ -27,7 +27,7 @@ use super::progress::ProgressReports;
 use super::sse::SseTransport;
 use super::stdio::{self, Process};
 use super::{prompts, resources};
-use crate::config::{Handshake, HttpServer, Limits, ServerConfig, Transport};
+use crate::config::{Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
 
 /// The state that the parts of a connection share.
 pub(super) struct ConnectionState {
@@ -99,22 +99,22 @@ impl Connection {
     /// Returns the tools. They are listed once, and again after they have changed.
     pub(super) async fn tools(&self) -> Result<Arc<ToolListing>, McpError> {
         self.state.is_used.store(true, Ordering::Release);
-        self.state.tools.get(self.are_lists_kept(), ToolListing::fetch(self)).await
+        self.state.tools.get(self.can_cache_lists(), ToolListing::fetch(self)).await
     }
 
-    /// Returns the resources, as [`Connection::tools`] does. None if the server offers none.
+    /// Returns the resources, as [`Connection::tools`] does. Empty if the server offers none.
     pub(super) async fn resources(&self) -> Result<Arc<Vec<Resource>>, McpError> {
-        self.state.resources.get(self.are_lists_kept(), resources::fetch(self)).await
+        self.state.resources.get(self.can_cache_lists(), resources::fetch(self)).await
     }
 
     /// Returns the prompts, as [`Connection::tools`] does.
     pub(super) async fn prompts(&self) -> Result<Arc<Vec<Prompt>>, McpError> {
-        self.state.prompts.get(self.are_lists_kept(), prompts::fetch(self)).await
+        self.state.prompts.get(self.can_cache_lists(), prompts::fetch(self)).await
     }
 
-    /// Returns false since revision 2026-07-28, in which a list says for how long it is valid: the library observes
-    /// that.
-    fn are_lists_kept(&self) -> bool {
+    /// Returns true before revision 2026-07-28. Since then a list says for how long it is valid, which the library
+    /// observes.
+    fn can_cache_lists(&self) -> bool {
         !self.is_stateless()
     }
 
@@ -188,10 +188,13 @@ fn challenge(error: &(dyn Error + 'static)) -> Option<String> {
     None
 }
 
+/// The library's end of a connection.
+type ClientService = RunningService<RoleClient, GuardedHandler>;
+
 /// The owner of a connection.
 pub(super) struct OpenConnection {
     pub(super) connection: Arc<Connection>,
-    service: RunningService<RoleClient, GuardedHandler>,
+    service: ClientService,
     process: Option<Process>,
 }
 
@@ -202,55 +205,19 @@ impl OpenConnection {
     /// If it cannot be started or reached, or the handshake fails or takes too long.
     pub(super) async fn open(server: &Arc<str>, config: &ServerConfig) -> Result<Self, McpError> {
         let limits = &config.limits;
+        let state = ConnectionState::new(config);
         let connect = async {
             match &config.transport {
                 Transport::Stdio(stdio) => {
-                    let state = ConnectionState::new(config);
-                    let mut started = stdio::start(server, stdio, limits.max_message, &state)?;
-                    let transport =
-                        AsyncRwTransport::new_client(started.stdout, started.stdin).with_max_line_length(usize::MAX);
-                    let served = handler(server, &state).serve_with_lifecycle(transport, lifecycle(config)).await;
-                    match served {
-                        Ok(service) => Ok((service, state, Some(started.process))),
-                        Err(error) => Err(explain(&state, &mut started.process, &error).await),
-                    }
+                    let opened = open_stdio(server, config, stdio, &state).await;
+                    opened.map(|(service, process)| (service, Some(process)))
                 }
-                Transport::Http(http) => {
-                    let state = ConnectionState::new(config);
-                    let (client, settings) = http_transport(http, limits)?;
-                    let handler = handler(server, &state);
-                    let served = match &config.oauth {
-                        None => {
-                            let transport = StreamableHttpClientTransport::with_client(client, settings);
-                            handler.serve_with_lifecycle(transport, lifecycle(config)).await
-                        }
-                        Some(oauth) => {
-                            let endpoint = settings.uri.clone();
-                            let authorization = Authorization { config: oauth, endpoint: &endpoint, limits };
-                            let client = authorization.client(client).await?;
-                            let transport = StreamableHttpClientTransport::with_client(client, settings);
-                            handler.serve_with_lifecycle(transport, lifecycle(config)).await
-                        }
-                    };
-                    let service = served.map_err(|error| match error.auth_challenge() {
-                        Some(challenge) => McpError::LoginRequired(challenge.to_owned()),
-                        None => McpError::Handshake(describe_handshake(&error)),
-                    })?;
-                    Ok((service, state, None))
-                }
-                Transport::Sse(http) => {
-                    let state = ConnectionState::new(config);
-                    let (client, headers) = http_client(http, limits)?;
-                    let transport = SseTransport::open(client, headers, &http.url, limits.max_message, &state).await?;
-                    let served =
-                        handler(server, &state).serve_with_lifecycle(transport, ClientLifecycleMode::Initialize);
-                    let service = served.await.map_err(|error| McpError::Handshake(describe_handshake(&error)))?;
-                    Ok((service, state, None))
-                }
+                Transport::Http(http) => open_http(server, config, http, &state).await.map(|service| (service, None)),
+                Transport::Sse(http) => open_sse(server, limits, http, &state).await.map(|service| (service, None)),
             }
         };
         let connected = tokio::time::timeout(limits.connect_timeout, connect).await;
-        let (service, state, process) = connected.unwrap_or(Err(McpError::ConnectTimeout(limits.connect_timeout)))?;
+        let (service, process) = connected.unwrap_or(Err(McpError::ConnectTimeout(limits.connect_timeout)))?;
         let connection = Arc::new(Connection {
             server: server.clone(),
             limits: limits.clone(),
@@ -288,6 +255,63 @@ impl OpenConnection {
         state.fail(McpError::Closed(String::new()));
         (state.is_used.load(Ordering::Acquire), state.failure())
     }
+}
+
+/// Starts the process of a server, and does the handshake.
+async fn open_stdio(
+    server: &Arc<str>,
+    config: &ServerConfig,
+    stdio: &StdioServer,
+    state: &Arc<ConnectionState>,
+) -> Result<(ClientService, Process), McpError> {
+    let mut started = stdio::start(server, stdio, config.limits.max_message, state)?;
+    let transport = AsyncRwTransport::new_client(started.stdout, started.stdin).with_max_line_length(usize::MAX);
+    match handler(server, state).serve_with_lifecycle(transport, lifecycle(config)).await {
+        Ok(service) => Ok((service, started.process)),
+        Err(error) => Err(explain(state, &mut started.process, &error).await),
+    }
+}
+
+/// Connects to a server by streamable HTTP, and does the handshake.
+async fn open_http(
+    server: &Arc<str>,
+    config: &ServerConfig,
+    http: &HttpServer,
+    state: &Arc<ConnectionState>,
+) -> Result<ClientService, McpError> {
+    let limits = &config.limits;
+    let (client, settings) = http_transport(http, limits)?;
+    let handler = handler(server, state);
+    let served = match &config.oauth {
+        None => {
+            let transport = StreamableHttpClientTransport::with_client(client, settings);
+            handler.serve_with_lifecycle(transport, lifecycle(config)).await
+        }
+        Some(oauth) => {
+            let endpoint = settings.uri.clone();
+            let authorization = Authorization { config: oauth, endpoint: &endpoint, limits };
+            let client = authorization.client(client).await?;
+            let transport = StreamableHttpClientTransport::with_client(client, settings);
+            handler.serve_with_lifecycle(transport, lifecycle(config)).await
+        }
+    };
+    served.map_err(|error| match error.auth_challenge() {
+        Some(challenge) => McpError::LoginRequired(challenge.to_owned()),
+        None => McpError::Handshake(describe_handshake(&error)),
+    })
+}
+
+/// Connects to a server by HTTP+SSE, and does the handshake.
+async fn open_sse(
+    server: &Arc<str>,
+    limits: &Limits,
+    http: &HttpServer,
+    state: &Arc<ConnectionState>,
+) -> Result<ClientService, McpError> {
+    let (client, headers) = http_client(http, limits)?;
+    let transport = SseTransport::open(client, headers, &http.url, limits.max_message, state).await?;
+    let served = handler(server, state).serve_with_lifecycle(transport, ClientLifecycleMode::Initialize).await;
+    served.map_err(|error| McpError::Handshake(describe_handshake(&error)))
 }
 
 fn handler(server: &Arc<str>, state: &Arc<ConnectionState>) -> GuardedHandler {

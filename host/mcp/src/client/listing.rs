@@ -35,7 +35,7 @@ pub(super) struct ListedTool {
 }
 
 impl ToolListing {
-    /// Lists the tools, with retries. None if the server declares that it offers resources or prompts only.
+    /// Lists the tools, with retries. Empty if the server declares that it only offers resources or prompts.
     pub(super) async fn fetch(connection: &Connection) -> Result<Self, McpError> {
         if connection.has_no_tools() {
             return Ok(Self { tools: Vec::new() });

@@ -61,7 +61,7 @@ impl LoadResource {
 
     async fn read(&self, connection: &Connection, uri: &str, cx: &CallContext) -> Result<Vec<ContentBlock>, ToolError> {
         let request = ReadResourceRequest::new(ReadResourceRequestParams::new(uri));
-        let what = format!("the reading of `{}`", excerpt(uri, MAX_DESCRIPTION));
+        let what = format!("the request for `{}`", excerpt(uri, MAX_DESCRIPTION));
         let request = ClientRequest::ReadResourceRequest(request);
         match self.server.request(connection, request, &what, &self.declaration.name, cx).await? {
             ServerResult::ReadResourceResult(result) => {

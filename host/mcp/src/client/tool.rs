@@ -119,19 +119,19 @@ impl McpTool {
         cx: &CallContext,
     ) -> Result<CallToolResponse, ToolError> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        match self.server.request(connection, request, &self.request_name(), &self.declaration.name, cx).await? {
+        match self.server.request(connection, request, &self.request_label(), &self.declaration.name, cx).await? {
             ServerResult::CallToolResult(result) => Ok(result.into()),
             ServerResult::InputRequiredResult(required) => Ok(required.into()),
             _ => Err(self.unexpected_response(connection)),
         }
     }
 
-    /// Returns the name of the request in errors.
-    fn request_name(&self) -> String {
+    /// Returns what errors call the request.
+    fn request_label(&self) -> String {
         format!("the call of `{}`", self.name)
     }
 
     fn unexpected_response(&self, connection: &Connection) -> ToolError {
-        self.server.call_error(connection, &self.request_name(), &ServiceError::UnexpectedResponse)
+        self.server.call_error(connection, &self.request_label(), &ServiceError::UnexpectedResponse)
     }
 }

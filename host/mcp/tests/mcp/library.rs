@@ -83,7 +83,7 @@ async fn a_resource_that_does_not_exist_is_named() {
         assert_eq!(error(&app.response().await), "there is no resource `prices`; there are [\"rules\",\"logo\"]");
         assert_eq!(
             error(&app.response().await),
-            "the MCP server `library` refused the reading of `memo:///prices`: there is no memo:///prices"
+            "the MCP server `library` refused the request for `memo:///prices`: there is no memo:///prices"
         );
         assert_eq!(error(&app.response().await), "`resource_names` must have one to 16 names or URIs");
     }
