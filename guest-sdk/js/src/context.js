@@ -245,7 +245,7 @@ export class Context {
     return this.#host.plugins();
   }
 
-  /** Returns a plugin of the run; `undefined` if there is none of this name. */
+  /** Returns a plugin of the run; `undefined` if no plugin has this name. */
   plugin(name) {
     return this.#host.plugin(name);
   }

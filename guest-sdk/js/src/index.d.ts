@@ -324,7 +324,7 @@ export class Context {
   sessions(app: string): Sessions;
   /** Returns the plugins of the run, in the order in which they run. */
   plugins(): PluginInfo[];
-  /** Returns a plugin of the run; `undefined` if there is none of this name. */
+  /** Returns a plugin of the run; `undefined` if no plugin has this name. */
   plugin(name: string): PluginInfo | undefined;
   /** Returns the names and patterns of the models that the component is granted. Its own models need no grant. */
   models(): string[];

@@ -199,7 +199,7 @@ impl Context {
         Ok(plugins::list()?.into_iter().map(Into::into).collect())
     }
 
-    /// Returns a plugin of the run. `None` if there is none of this name.
+    /// Returns a plugin of the run. `None` if no plugin has this name.
     ///
     /// # Errors
     /// If the code runs outside of a session.

@@ -92,7 +92,7 @@ pub trait AgentHost: Send + Sync {
         check: ToolAuthorizer<'_>,
     ) -> Result<Value, ToolError>;
 
-    /// Returns the model of the agent of `cx` with its name: its own, or that of the nearest ancestor that has one.
+    /// Returns the agent's model and its name, or the model of the nearest ancestor with one.
     ///
     /// # Errors
     /// If no agent has one, or it cannot be found.

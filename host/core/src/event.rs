@@ -212,9 +212,8 @@ impl EventActions {
         self.compaction = other.compaction.or(self.compaction.take());
     }
 
-    /// Merges `other`, whose call ran concurrently with those of these actions. Of a state value that both have
-    /// changed, each keeps the members of objects that only it has changed. `before` is the state that both started
-    /// with.
+    /// Merges the actions of a concurrent call. If both changed the same state key and both values are objects, each
+    /// keeps the members that only it changed. `before` is the state at the start of both calls.
     pub fn merge_concurrent(&mut self, mut other: Self, before: &State) {
         for (key, value) in std::mem::take(&mut other.state_delta) {
             let merged = match self.state_delta.get_mut(&key) {

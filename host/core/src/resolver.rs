@@ -59,7 +59,7 @@ pub trait ItemResolver: Send + Sync {
     /// Returns a tool.
     ///
     /// # Errors
-    /// If there is none of this name, or the name is ambiguous.
+    /// If no tool has this name, or the name is ambiguous.
     fn tool(&self, name: &str) -> Result<Arc<dyn Tool>, ResolveError>;
 
     /// Returns a callback.
@@ -86,8 +86,8 @@ pub trait ItemResolver: Send + Sync {
     /// has none.
     ///
     /// # Errors
-    /// As [`ItemResolver::tool`], and if the arguments are invalid. [`ResolveError::Unknown`] if the name is not that
-    /// of a toolset; it may be that of a tool.
+    /// As [`ItemResolver::tool`], and if the arguments are invalid. [`ResolveError::Unknown`] if no
+    /// toolset has the name; a tool may have it.
     fn create_toolset(&self, name: &str, args: JsonMap) -> Result<Arc<dyn Toolset>, ResolveError> {
         let _ = args;
         Err(none(ItemKind::Toolset, name))

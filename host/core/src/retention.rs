@@ -6,9 +6,9 @@ use crate::time::Timestamp;
 /// Rules for deleting sessions of an app. A session is deleted if one of the rules applies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExpiryRule {
-    /// Those without an event since this time.
+    /// Deletes sessions without an event since this time.
     pub idle_since: Option<Timestamp>,
-    /// Those of a user beyond this number, the most recently updated ones kept.
+    /// Maximum number of sessions of a user; the least recently updated ones beyond it are deleted.
     pub user_sessions: Option<u64>,
 }
 

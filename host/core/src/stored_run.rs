@@ -211,21 +211,21 @@ pub struct RunPage {
 /// those that have begun since. The [bytes](StoredRun::bytes) of runs count as bytes of the session's events.
 #[async_trait]
 pub trait RunService: Send + Sync {
-    /// Adds a run, unless the session has one with this id. Returns the one that the session has then.
+    /// Adds a run. If the session already has a run with this id, nothing changes. Returns the stored run.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist.
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError>;
 
     /// Adds a run unless the session has it, and [starts](RunTransition::Start) it in the turn `fence`, in one
-    /// transaction. Returns the run as it is then: not running if it was cancelled.
+    /// transaction. Returns the stored run, which is not running if it was cancelled.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Fenced`] if another turn has begun.
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError>;
 
-    /// Changes the state of a run, if it can get there from its state. Returns the run as it is then; `None` if there
-    /// is no such run. `fence` is that of the turn that the run is part of; it is compared in the same transaction.
+    /// Changes the state of a run, if it can get there from its state. Returns the stored run; `None` if there is no
+    /// such run. `fence` is the fence of the turn that the run is part of; it is compared in the same transaction.
     /// `None` is for changes outside of a turn. When this returns, the change survives a crash of the process.
     ///
     /// # Errors

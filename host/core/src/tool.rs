@@ -14,8 +14,8 @@ use crate::model::{FunctionDeclaration, LlmRequest};
 /// Decides whether the tool with this [qualified name](Tool::qualified_name) may be called.
 pub type ToolAuthorizer<'a> = &'a (dyn Fn(&str) -> Result<(), ToolError> + Send + Sync);
 
-/// A function that a model can call, or a change of the model's requests. Native tools and those of components are the
-/// same to an agent.
+/// A function that a model can call, or a change of the model's requests. Agents use native tools and components' tools
+/// in the same way.
 ///
 /// One tool serves many runs at the same time. [`Tool::prepare`] runs in the agent's task before each model call.
 /// [`Tool::call`] runs once per function call, and the calls of one model response run concurrently. Neither may block
@@ -71,7 +71,7 @@ pub trait Tool: Send + Sync {
 
     /// Returns the name that identifies the tool in all agents: `component/tool` for a tool of a
     /// component, `agent:NAME` for an agent that is called as a tool, and the name of the declaration for any other. A
-    /// wrapper returns that of the tool inside.
+    /// wrapper returns the name of the tool inside.
     fn qualified_name(&self) -> Cow<'_, str> {
         Cow::Borrowed(&self.declaration().name)
     }
@@ -101,8 +101,8 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns false if a call must not be repeated if the host died during it, so that its effect is unknown. Then
-    /// the model gets an error. The default is true: such a call is made again.
+    /// Returns true if a call that was interrupted by a crash may be repeated (the default). If false, the model gets an
+    /// error instead, because the effect of the call is unknown.
     fn is_idempotent(&self) -> bool {
         true
     }

@@ -65,7 +65,7 @@ impl TurnOpening {
     /// Completes the start of a turn with the session that `read` returns. If that fails, ends the turn by `end`.
     ///
     /// # Errors
-    /// Those of `read`, and [`StoreError::SessionNotFound`] if it returns `None`.
+    /// The errors of `read`, and [`StoreError::SessionNotFound`] if it returns `None`.
     pub async fn complete<E: Future<Output = Result<(), StoreError>>>(
         key: &SessionKey,
         start: TurnStart,
@@ -97,13 +97,13 @@ pub struct TurnLease {
     renewed: Mutex<UptimeInstant>,
     /// True once another turn has begun.
     is_lost: AtomicBool,
-    /// Cancelled then.
-    run: CancellationToken,
+    /// Cancelled once another turn has begun.
+    cancel: CancellationToken,
     /// [`HELD`], [`PASSED_ON`] or [`ENDED`].
     state: AtomicU8,
 }
 
-/// The lease is that of this turn.
+/// This turn has the lease.
 const HELD: u8 = 0;
 /// The next turn of this host has it.
 const PASSED_ON: u8 = 1;
@@ -111,29 +111,29 @@ const PASSED_ON: u8 = 1;
 const ENDED: u8 = 2;
 
 impl TurnLease {
-    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. Losing it cancels
-    /// `run`.
+    /// Returns the lease of a turn that was acquired for `duration` by a request at `acquired`. `cancel` is
+    /// cancelled if the lease is lost.
     pub fn new(
         sessions: Arc<dyn SessionService>,
         key: SessionKey,
         fence: u64,
         acquired: UptimeInstant,
         duration: Duration,
-        run: CancellationToken,
+        cancel: CancellationToken,
     ) -> Self {
         let (is_lost, state) = (AtomicBool::new(false), AtomicU8::new(HELD));
-        Self { sessions, key, fence, duration, renewed: Mutex::new(acquired), is_lost, run, state }
+        Self { sessions, key, fence, duration, renewed: Mutex::new(acquired), is_lost, cancel, state }
     }
 
     /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the
-    /// same number, so nothing needs to be stored. Losing it cancels `run`.
-    pub fn pass_on(&self, run: CancellationToken) -> Option<Self> {
+    /// same number, so nothing needs to be stored. `cancel` is cancelled if the lease is lost.
+    pub fn pass_on(&self, cancel: CancellationToken) -> Option<Self> {
         let renewed = *self.renewed.lock_unpoisoned();
         let is_recent = UptimeInstant::now() < renewed + self.duration / 3;
         if self.is_lost() || !is_recent || !self.leave(PASSED_ON) {
             return None;
         }
-        Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, renewed, self.duration, run))
+        Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, renewed, self.duration, cancel))
     }
 
     /// Releases the lease. Returns false if it was released before.
@@ -194,7 +194,7 @@ impl TurnLease {
         if self.is_lost() {
             return Err(StoreError::Fenced(self.key.clone()));
         }
-        // The host asks the store a sixth of the lease before its end.
+        // The lease is renewed when a sixth of it is left.
         let deadline = *self.renewed.lock_unpoisoned() + self.duration.saturating_sub(self.duration / 6);
         if UptimeInstant::now() < deadline { Ok(()) } else { self.renew().await }
     }
@@ -230,7 +230,7 @@ impl TurnLease {
     fn observe<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if matches!(result, Err(StoreError::Fenced(_))) && !self.is_lost.swap(true, Ordering::AcqRel) {
             tracing::warn!(session = %self.key, fence = self.fence, "another host has taken over the session's turn");
-            self.run.cancel();
+            self.cancel.cancel();
         }
         result
     }

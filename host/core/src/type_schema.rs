@@ -302,7 +302,7 @@ impl<'de> MapAccess<'de> for OneEntry {
     }
 }
 
-/// Reads a made-up value. It counts as any value if the attempt yields nothing new.
+/// Deserializes from a placeholder value. If that reveals nothing about the type, any value is accepted.
 fn read<'de, T: DeserializeSeed<'de>>(node: &Node, seed: T) -> Result<T::Value, Stop> {
     let before = node.progress();
     let result = seed.deserialize(Recorder(node.clone()));

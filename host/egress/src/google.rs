@@ -52,7 +52,7 @@ impl GoogleCredentials {
     /// Parses a credentials file.
     ///
     /// # Errors
-    /// If it is none. The error shows nothing of the file.
+    /// If the file is not a credentials file. The error does not contain its content.
     pub fn parse(json: &[u8]) -> Result<Self, String> {
         // The error of the parser may show a part of the file.
         serde_json::from_slice(json).map_err(|_| NOT_CREDENTIALS.to_owned())

@@ -65,7 +65,7 @@ impl<T> Factories<T> {
         self.entries.iter().find(|(registered, _)| registered == name).map(|(_, factory)| factory)
     }
 
-    /// Creates an item without arguments. The error names the registered ones if there is none of this name.
+    /// Creates an item without arguments. The error names the registered ones if no item has this name.
     pub(crate) fn resolve(&self, kind: ItemKind, name: &str) -> Result<T, ResolveError> {
         self.resolve_with(kind, name, JsonMap::new())
     }

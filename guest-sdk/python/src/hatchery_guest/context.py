@@ -235,7 +235,7 @@ class Context:
         return self._host.plugins()
 
     def plugin(self, name: str) -> PluginInfo | None:
-        """Returns a plugin of the run, or ``None`` if there is none of this name."""
+        """Returns a plugin of the run, or ``None`` if no plugin has this name."""
         return self._host.plugin(name)
 
     def models(self) -> list[str]:

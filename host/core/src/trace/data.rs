@@ -63,7 +63,7 @@ impl SpanOperation {
             Self::Model | Self::CodeModel => Some(TimeKind::Model),
             Self::Tool => Some(TimeKind::Tool),
             Self::Guest => Some(TimeKind::Guest),
-            // That of the call counts.
+            // An attempt is already counted by the span of the model call.
             Self::Run | Self::Agent | Self::ModelAttempt | Self::Http => None,
         }
     }

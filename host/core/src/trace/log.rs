@@ -36,7 +36,7 @@ pub(super) struct SpanLogs {
 
 impl SpanLogs {
     pub(super) fn add(&mut self, level: &'static str, text: &str) {
-        // Once a line is dropped, those after it are, too.
+        // After the first dropped line, all later lines are dropped too, so that the kept lines have no gaps.
         if self.dropped > 0 || self.lines.len() >= MAX_LINES || self.bytes + text.len() > MAX_BYTES {
             self.dropped += 1;
             return;

@@ -33,7 +33,7 @@ pub trait ToolSource {
     /// Returns a tool that is not a built-in tool with arguments.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If no tool has this name.
     fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, Self::Error>;
 
     /// Returns an agent.
@@ -45,7 +45,7 @@ pub trait ToolSource {
     /// Returns an example provider.
     ///
     /// # Errors
-    /// If there is none of this name.
+    /// If no example provider has this name.
     fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, Self::Error>;
 
     /// Creates an error.
