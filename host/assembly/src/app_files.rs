@@ -20,7 +20,7 @@ use crate::config::FILE_NAME;
 const MAX_FILES: usize = 200;
 const MAX_FILE_SIZE: u64 = 1 << 20;
 
-/// Maximum number of levels of folders below that of an app.
+/// Maximum number of levels of folders below the folder of an app.
 const MAX_DEPTH: usize = 8;
 
 /// The YAML files of the apps in a served folder. Cheap to clone.

@@ -17,8 +17,11 @@ pub(crate) type CodeExecutors = BTreeMap<String, ConfiguredExecutor>;
 /// An executor, or why it cannot be used.
 type ConfiguredExecutor = Result<Arc<RevocableExecutor>, String>;
 
-/// Creates the executors of a configuration. Those of `kept` are reused.
-pub(crate) fn executors(configs: &BTreeMap<String, CodeExecutorConfig>, mut kept: CodeExecutors) -> CodeExecutors {
+/// Creates the executors of a configuration. Executors in `kept` are reused.
+pub(crate) fn create_executors(
+    configs: &BTreeMap<String, CodeExecutorConfig>,
+    mut kept: CodeExecutors,
+) -> CodeExecutors {
     let executor = |(name, config): (&String, &CodeExecutorConfig)| {
         let create = || create(name, config).map(|executor| Arc::new(RevocableExecutor::new(executor)));
         (name.clone(), kept.remove(name).unwrap_or_else(create))
@@ -88,7 +91,7 @@ impl CodeExecutor for RevocableExecutor {
 fn create(name: &str, config: &CodeExecutorConfig) -> Result<Arc<dyn CodeExecutor>, String> {
     match config {
         CodeExecutorConfig { refusal: Some(refusal), .. } => Err(refusal.clone()),
-        CodeExecutorConfig { container: Some(container), .. } => in_containers(name, container),
+        CodeExecutorConfig { container: Some(container), .. } => create_container_executor(name, container),
         CodeExecutorConfig { vertex: Some(vertex), .. } => {
             let settings = vertex.settings(name).ok_or("its settings are invalid")?;
             Ok(Arc::new(VertexExecutor::new(name, settings)))
@@ -98,12 +101,12 @@ fn create(name: &str, config: &CodeExecutorConfig) -> Result<Arc<dyn CodeExecuto
 }
 
 #[cfg(unix)]
-fn in_containers(name: &str, config: &ContainerConfig) -> Result<Arc<dyn CodeExecutor>, String> {
+fn create_container_executor(name: &str, config: &ContainerConfig) -> Result<Arc<dyn CodeExecutor>, String> {
     Ok(Arc::new(hatchery_executors::ContainerExecutor::new(name, config.settings())?))
 }
 
 #[cfg(not(unix))]
-fn in_containers(_: &str, _: &ContainerConfig) -> Result<Arc<dyn CodeExecutor>, String> {
+fn create_container_executor(_: &str, _: &ContainerConfig) -> Result<Arc<dyn CodeExecutor>, String> {
     Err("containers are reached by a Unix socket, which this system does not have".into())
 }
 

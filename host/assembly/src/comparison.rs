@@ -7,14 +7,14 @@ use hatchery_wasm::Inspection;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The differences of a revision of a component.
+/// The differences between two revisions of a component.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Comparison {
     pub from: RevisionSummary,
     pub to: RevisionSummary,
-    /// By kind and name.
-    pub changes: Vec<ItemChange>,
+    /// Sorted by kind and name.
+    pub changes: Vec<Change>,
 }
 
 /// A revision of a component.
@@ -31,7 +31,7 @@ pub struct RevisionSummary {
 /// A difference between two revisions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ItemChange {
+pub struct Change {
     /// Such as `tool`, `agent`, `grant` or `import`.
     pub kind: &'static str,
     pub name: String,
@@ -73,7 +73,7 @@ fn summary(inspection: &Inspection) -> RevisionSummary {
     RevisionSummary { sha256: inspection.sha256.clone(), size: inspection.size, contract: inspection.contract.clone() }
 }
 
-fn changes(before: &Value, after: &Value) -> Vec<ItemChange> {
+fn changes(before: &Value, after: &Value) -> Vec<Change> {
     let lists = LISTS.iter().flat_map(|(list, kind)| {
         let [before, after] = [before, after].map(|inspection| by_name(inspection.get(*list)));
         compare(kind, before, after)
@@ -85,7 +85,7 @@ fn changes(before: &Value, after: &Value) -> Vec<ItemChange> {
     lists.chain(compare("grant", requested(before), requested(after))).collect()
 }
 
-/// Returns the items of a list by name. A text is its own name.
+/// Returns the items of a list by name. A string is its own name.
 fn by_name(list: Option<&Value>) -> BTreeMap<String, Value> {
     let named = |item: &Value| {
         Some((item.as_str().or_else(|| item.get("name").and_then(Value::as_str))?.to_owned(), item.clone()))
@@ -93,17 +93,17 @@ fn by_name(list: Option<&Value>) -> BTreeMap<String, Value> {
     list.and_then(Value::as_array).into_iter().flatten().filter_map(named).collect()
 }
 
-fn compare(kind: &'static str, mut before: BTreeMap<String, Value>, after: BTreeMap<String, Value>) -> Vec<ItemChange> {
+fn compare(kind: &'static str, mut before: BTreeMap<String, Value>, after: BTreeMap<String, Value>) -> Vec<Change> {
     let mut changes = Vec::new();
     for (name, to) in after {
         let from = before.remove(&name);
         if from.as_ref() != Some(&to) {
             let keys = from.as_ref().map(|from| different_keys(from, &to)).unwrap_or_default();
-            changes.push(ItemChange { kind, name, keys, from, to: Some(to) });
+            changes.push(Change { kind, name, keys, from, to: Some(to) });
         }
     }
     let removed =
-        before.into_iter().map(|(name, from)| ItemChange { kind, name, keys: vec![], from: Some(from), to: None });
+        before.into_iter().map(|(name, from)| Change { kind, name, keys: vec![], from: Some(from), to: None });
     changes.extend(removed);
     changes.sort_by(|one, other| one.name.cmp(&other.name));
     changes

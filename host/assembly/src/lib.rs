@@ -64,7 +64,7 @@ mod storage;
 
 pub use app_files::{AppFile, AppFiles, AppFilesError, Diagnostic, Texts};
 pub use byte_size::ByteSize;
-pub use comparison::{Comparison, ItemChange, RevisionSummary};
+pub use comparison::{Change, Comparison, RevisionSummary};
 pub use config::{
     A2aAgentConfig, A2aAggregation, A2aConfig, A2aExposeConfig, A2aPushConfig, A2aVersion, ApiConfig, ApiConfirmation,
     ApiConfirmationKind, ApiKeyConfig, ApiKeyLocation, AppConfig, AuditConfig, AuthConfig, Authority, BasePath,

@@ -29,7 +29,7 @@ impl CodeSandbox {
         Self(Arc::new(Sandbox { files, options: options.clone(), preload, executor: OnceCell::new() }))
     }
 
-    /// Returns the executor with changed settings. It is the same if none concern it.
+    /// Returns the executor with changed settings; the same one if none of its settings changed.
     pub(crate) fn with_settings(&self, settings: &Settings, compile: &CompileLimits) -> Self {
         let Sandbox { files, options, preload, .. } = &*self.0;
         let is_same = options.settings.of(DEFAULT_CODE_EXECUTOR) == settings.of(DEFAULT_CODE_EXECUTOR);

@@ -80,7 +80,7 @@ impl<S: ?Sized> From<Arc<S>> for ServiceSource<S> {
     }
 }
 
-/// Services that replace those of the configuration. `None`: as configured.
+/// Services that replace the services of the configuration. `None`: as configured.
 #[derive(Default)]
 pub(crate) struct ServiceOverrides {
     pub(crate) sessions: Option<ServiceSource<dyn SessionService>>,
@@ -301,7 +301,7 @@ pub fn model_providers(config: &Config, scripts: &Scripts) -> ModelProviders {
     ModelProviders::with_defaults(model_settings(Settings::from_env(), config, scripts))
 }
 
-/// Returns the providers of a changed configuration, with those of `before` that were registered.
+/// Returns the providers of a changed configuration, with the providers in `before` that were registered.
 pub(crate) fn replaced_providers(before: &ModelProviders, config: &Config, scripts: &Scripts) -> ModelProviders {
     before.with_settings(model_settings(Settings::from_env(), config, scripts))
 }

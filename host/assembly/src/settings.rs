@@ -98,7 +98,7 @@ impl SettingsReport {
         Self { file: Some(file.to_owned()), settings, prices: config.prices.clone(), pending }
     }
 
-    /// Reports that these keys apply at the next start. Their settings are those of `before`.
+    /// Reports that these keys apply at the next start. They have the values in `before`.
     #[must_use]
     pub fn with_pending(self, keys: &[&str], before: &Self) -> Self {
         let is_pending = |setting: &&Setting| {

@@ -38,7 +38,7 @@ pub struct IntegrationConfig {
     pub instructions: String,
     /// The account that the host acts as.
     pub service_account: Option<ServiceAccountConfig>,
-    /// Base URL of all services. Default: those of Google Cloud.
+    /// Base URL of all services. Default: the URLs of Google Cloud.
     pub endpoint: Option<String>,
     /// The operations whose calls a person must confirm: `true`, `writes`, or their names.
     pub require_confirmation: ApiConfirmation,

@@ -220,7 +220,7 @@ impl From<McpHandshake> for Handshake {
     }
 }
 
-/// All tools, none, or those of these names.
+/// All tools, none, or the tools of these names.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum McpConfirmation {

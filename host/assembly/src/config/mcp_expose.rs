@@ -68,7 +68,7 @@ pub struct McpResourceConfig {
     /// A text for people and models.
     #[serde(default)]
     pub description: String,
-    /// The media type. Default: that of the file's extension.
+    /// The media type. Default: the media type of the file's extension.
     pub mime_type: Option<String>,
 }
 

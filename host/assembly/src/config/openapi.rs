@@ -164,7 +164,7 @@ pub struct ServiceAccountConfig {
     pub scopes: Vec<String>,
 }
 
-/// All operations or none, those that write, or those of these names.
+/// All operations or none, the ones that write, or the operations of these names.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum ApiConfirmation {

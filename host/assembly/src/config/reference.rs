@@ -1,4 +1,4 @@
-//! The descriptions of the JSON Schema, which are those of `docs/configuration.md`.
+//! The descriptions of the JSON Schema, which are read from `docs/configuration.md`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 const REFERENCE: &str = include_str!("../../../../docs/configuration.md");
 
-/// Keys that are described under those of another section, with the same meaning.
+/// Keys that are described as keys of another section, with the same meaning.
 const SAME_KEYS: [(&str, &str); 2] = [("app_defaults.", "apps.NAME."), ("components.NAME.limits.", "limits.")];
 
 /// Adds the description of each key to the schema of the file.

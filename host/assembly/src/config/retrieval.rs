@@ -15,7 +15,7 @@ use crate::byte_size::ByteSize;
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetrievalConfig {
-    /// The folder, which is below that of this file.
+    /// The folder, which is below the folder of this file.
     pub folder: Option<PathBuf>,
     /// Whether artifacts are searched instead of a folder.
     pub artifacts: bool,

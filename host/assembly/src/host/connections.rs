@@ -67,7 +67,7 @@ impl Connections {
             a2a_policies,
             api_policies,
             integration_policies,
-            executors: code_executors::executors(&config.code_executors, CodeExecutors::new()),
+            executors: code_executors::create_executors(&config.code_executors, CodeExecutors::new()),
         };
         Self {
             mcp_servers,
@@ -128,7 +128,7 @@ impl Connections {
         let mut executors = std::mem::take(&mut replaced.executors);
         let kept = unchanged_names(&before.code_executors, &now.code_executors);
         executors.retain(|name, _| kept.contains(name));
-        replaced.executors = code_executors::executors(&now.code_executors, executors);
+        replaced.executors = code_executors::create_executors(&now.code_executors, executors);
     }
 
     /// Withdraws access that was removed from the configuration, also from runs in progress.
@@ -143,7 +143,10 @@ impl Connections {
         let replaced = self.replaced.lock_unpoisoned();
         for executor in code_executors::withdraw(&replaced.executors, &now.code_executors) {
             let name = executor.name();
-            tracing::warn!(executor = name, "a code executor was removed or is not trusted: it runs no more code");
+            tracing::warn!(
+                executor = name,
+                "a code executor was removed or is no longer trusted; it is not used any more"
+            );
             self.begin_closing(executor.clone());
         }
         drop(replaced);
@@ -173,13 +176,16 @@ impl Connections {
         for (name, policy) in &replaced.a2a_policies {
             let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
             if policy.restrict(agent.and_then(|agent| agent.policy().ok())) {
-                tracing::warn!(agent = name, "a remote agent was removed or is not trusted: it gets no more messages");
+                tracing::warn!(
+                    agent = name,
+                    "a remote agent was removed or is no longer trusted; it is not used any more"
+                );
             }
         }
         for (name, policy) in &replaced.api_policies {
             let api = config.openapi.apis.get(name).filter(|api| api.refusal.is_none());
             if policy.restrict(api.and_then(|api| api.policy().ok())) {
-                tracing::warn!(api = name, "an API was removed or is not trusted: it gets no more requests");
+                tracing::warn!(api = name, "an API was removed or is no longer trusted; it is not used any more");
             }
         }
         for (name, policy) in &replaced.integration_policies {
@@ -187,12 +193,12 @@ impl Connections {
             if policy.restrict(integration.and_then(|integration| integration.policy().ok())) {
                 tracing::warn!(
                     integration = name,
-                    "an integration was removed or is not trusted: it gets no more requests"
+                    "an integration was removed or is no longer trusted; it is not used any more"
                 );
             }
         }
         if replaced.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
-            tracing::warn!("`a2a.push` was removed or is not trusted: no more push notifications are sent");
+            tracing::warn!("`a2a.push` was removed or is no longer trusted; it is not used any more");
         }
     }
 }
@@ -205,7 +211,7 @@ pub(super) fn unchanged_names<T: PartialEq>(
     now.iter().filter(|(name, entry)| before.get(*name) == Some(entry)).map(|(name, _)| name.clone()).collect()
 }
 
-/// Replaces policies, but for those of the `unchanged` names.
+/// Replaces policies, except for the policies of the `unchanged` names.
 fn replace_policies(policies: &mut Policies, mut now: Policies, unchanged: &BTreeSet<String>) {
     let kept = std::mem::take(policies).into_iter().filter(|(name, _)| unchanged.contains(name));
     now.extend(kept);

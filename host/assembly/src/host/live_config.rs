@@ -108,7 +108,7 @@ pub(super) struct Parts {
 
 /// The items that agents use, except those of components.
 pub(super) struct NativeItems {
-    /// Those of the program, without those of the configuration.
+    /// The program's extensions, without those from the configuration.
     pub(super) extensions: Extensions,
     pub(super) single: Option<Arc<StaticCatalog>>,
     /// `None` if there is no folder.

@@ -1,4 +1,4 @@
-//! Native apps, models and plugins, layered over those of the folder.
+//! Native apps, models and plugins, layered over the apps, models and plugins of the folder.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -23,7 +23,7 @@ impl Lines {
         self.0.iter().map(|(key, line)| (key.as_str(), *line))
     }
 
-    /// Returns the line of a key, or that of the first key below it.
+    /// Returns the line of a key, or of the first key below it.
     pub(super) fn of(&self, key: &str) -> Option<usize> {
         let below = format!("{key}.");
         self.0

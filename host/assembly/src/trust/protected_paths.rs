@@ -87,7 +87,7 @@ impl ProtectedPaths {
     }
 }
 
-/// Returns the files with keys of the host: its own, and those of service accounts.
+/// Returns the files with keys of the host: its own, and the service accounts' files.
 fn config_secrets(config: &Config) -> Vec<ProtectedPath> {
     let own = config
         .server

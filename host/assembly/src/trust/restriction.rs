@@ -30,27 +30,27 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
             Section::Plugin(_) => {}
             Section::McpServer { server } => {
                 if let Some(settings) = config.mcp.servers.get_mut(server) {
-                    settings.refusal = Some(server_refusal(server, reason));
+                    settings.refusal = Some(refusal("MCP server", server, reason));
                 }
             }
             Section::A2aAgent { agent } => {
                 if let Some(settings) = config.a2a.agents.get_mut(agent) {
-                    settings.refusal = Some(agent_refusal(agent, reason));
+                    settings.refusal = Some(refusal("remote agent", agent, reason));
                 }
             }
             Section::OpenApi { api } => {
                 if let Some(settings) = config.openapi.apis.get_mut(api) {
-                    settings.refusal = Some(api_refusal(api, reason));
+                    settings.refusal = Some(refusal("API", api, reason));
                 }
             }
             Section::Integration { integration } => {
                 if let Some(settings) = config.integrations.get_mut(integration) {
-                    settings.refusal = Some(integration_refusal(integration, reason));
+                    settings.refusal = Some(refusal("integration", integration, reason));
                 }
             }
             Section::CodeExecutor { executor } => {
                 if let Some(settings) = config.code_executors.get_mut(executor) {
-                    settings.refusal = Some(executor_refusal(executor, reason));
+                    settings.refusal = Some(refusal("code executor", executor, reason));
                 }
             }
             Section::A2aPublicUrl => config.a2a.public_url = None,
@@ -118,43 +118,11 @@ fn component_refusal(component: &str, keys: &str, reason: &UntrustedReason) -> S
     )
 }
 
-/// Returns why an MCP server is not used.
-fn server_refusal(server: &str, reason: &UntrustedReason) -> String {
+/// Returns why a part of the configuration, such as an MCP server, is not used.
+fn refusal(what: &str, name: &str, reason: &UntrustedReason) -> String {
     format!(
-        "the MCP server `{server}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
-         operator can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-/// Returns why a remote agent is not used.
-fn agent_refusal(agent: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "the remote agent `{agent}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the \
-         operator can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-/// Returns why an API is not used.
-fn api_refusal(api: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "the API `{api}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the operator \
+        "the {what} `{name}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the operator \
          can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-/// Returns why an integration is not used.
-fn integration_refusal(integration: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "the integration `{integration}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; \
-         the operator can review and allow it with `hatchery trust DIR`"
-    )
-}
-
-/// Returns why a code executor is not used.
-fn executor_refusal(executor: &str, reason: &UntrustedReason) -> String {
-    format!(
-        "the code executor `{executor}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; \
-         the operator can review and allow it with `hatchery trust DIR`"
     )
 }
 

@@ -304,8 +304,8 @@ async fn a_server_without_one_of_its_keys_does_not_start() {
     let missing = ClientKeyConfig { from: Some("HATCHERY_TESTS_NO_SUCH_KEY".into()), ..named("ci") };
     assert_eq!(
         error(vec![missing]).await,
-        "server.auth: the API key `ci` is missing: the environment variable `HATCHERY_TESTS_NO_SUCH_KEY` is not set, or not a \
-         text"
+        "server.auth: the API key `ci` is missing: the environment variable `HATCHERY_TESTS_NO_SUCH_KEY` is not set, or is not \
+         valid UTF-8"
     );
     let file = folder.path().join("key");
     std::fs::write(&file, "0123456789\n").unwrap();

@@ -42,7 +42,7 @@ async fn check(kind: EngineKind) -> Result<()> {
     host.ask("analyst", "s2", "begin").await?;
     ensure!(engine.containers(LABEL)?.len() == 1);
     folder.write("hatchery.yaml", "code_executors: {}\n")?;
-    host.wait_for_log("a code executor was removed or is not trusted: it runs no more code").await?;
+    host.wait_for_log("a code executor was removed or is no longer trusted; it is not used any more").await?;
     while !engine.containers(LABEL)?.is_empty() {
         tokio::task::yield_now().await;
     }

@@ -26,7 +26,7 @@ async fn neither_a_change_nor_a_stop_waits_for_an_engine_that_does_not_answer() 
     ensure!(texts.last().is_some_and(|text| text == "It is 41."), "{texts:?}; {}", host.log());
     apply(&host, &folder, "", &["code_executors"]).await?;
     engine.wait_for_removal().await;
-    host.wait_for_log("a code executor was removed or is not trusted: it runs no more code").await?;
+    host.wait_for_log("a code executor was removed or is no longer trusted; it is not used any more").await?;
     host.signal("-TERM").await?;
     host.wait_for_log("stopping: waiting for code executors, at most 11 seconds").await?;
     host.wait_for_log("containers are not removed yet; they end after their timeouts").await?;

@@ -62,9 +62,9 @@ pub struct ClientKeyConfig {
     pub role: Role,
     /// The user for whom it acts. Default: any.
     pub user: Option<String>,
-    /// Maximum number of its requests per minute. Default: that of all keys.
+    /// Maximum number of its requests per minute. Default: the number for all keys.
     pub requests_per_minute: Option<u32>,
-    /// Maximum number of its concurrent requests. Default: that of all keys.
+    /// Maximum number of its concurrent requests. Default: the number for all keys.
     pub concurrent_requests: Option<u32>,
 }
 
@@ -200,7 +200,10 @@ impl ClientKeyConfig {
             }
             (None, Some(variable), _) => {
                 let text = std::env::var(variable).map_err(|_| {
-                    format!("the API key `{name}` is missing: the environment variable `{variable}` is not set, or not a text")
+                    format!(
+                        "the API key `{name}` is missing: the environment variable `{variable}` is not set, or is not \
+                         valid UTF-8"
+                    )
                 })?;
                 (text, format!("the environment variable `{variable}`"))
             }
