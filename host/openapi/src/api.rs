@@ -10,7 +10,7 @@ use hatchery_egress::{FileError, read_file};
 use reqwest::Url;
 
 use crate::config::{ApiConfig, Confirmation, DocumentSource, Limits, Selection};
-use crate::document::{Document, Location, Operation, ServerSettings};
+use crate::document::{Document, Draft, Location, Operation, ServerSettings};
 use crate::error::ApiError;
 use crate::http::Http;
 
@@ -129,27 +129,53 @@ impl Api {
         selection: &Selection,
         confirmation: &Confirmation,
     ) -> Result<Vec<Arc<Operation>>, ApiError> {
-        let ApiConfig { base_url, server_variables, credentials, headers, .. } = &self.config;
         let mut drafts = document.drafts()?;
         let known: BTreeSet<String> = document.operation_names().iter().cloned().collect();
-        // A misspelt name would let the call through without a confirmation.
-        let unknown = [&self.config.confirmation, confirmation].into_iter().find_map(|it| it.unknown_name(&known));
-        if let Some(name) = unknown {
-            return Err(ApiError::UnknownConfirmation { name: excerpt(name, 120), known: some_of(&known) });
-        }
+        self.check_confirmation(confirmation, &known)?;
         drafts.retain(|draft| {
             let includes = |selection: &Selection| selection.includes(&draft.name, &draft.tags);
             includes(&self.config.selection) && includes(selection)
         });
-        for names in [&self.config.selection.names, &selection.names].into_iter().flatten() {
-            for name in names.difference(&known) {
-                tracing::warn!(api = self.name, operation = name, "an OpenAPI document has no such operation");
-            }
-        }
+        self.report_unknown_names(selection, &known);
         let (count, max) = (drafts.len(), self.limits().max_tools);
         if count > max {
             return Err(ApiError::TooManyOperations { count, max });
         }
+        let (operations, reasons) = self.build(&drafts);
+        match (operations.is_empty(), reasons.first()) {
+            (false, _) => Ok(operations),
+            (true, Some(reason)) => Err(ApiError::NoOperations(format!("no operation can be used; {reason}"))),
+            (true, None) => {
+                let reason = format!("no operation is selected; the document has {}", list_first_names(&known));
+                Err(ApiError::NoOperations(reason))
+            }
+        }
+    }
+
+    /// Returns an error if the settings of the API or `confirmation` list an unknown operation: a misspelt name would
+    /// let the call through without a confirmation.
+    fn check_confirmation(&self, confirmation: &Confirmation, known: &BTreeSet<String>) -> Result<(), ApiError> {
+        let unknown = [&self.config.confirmation, confirmation].into_iter().find_map(|it| it.unknown_name(known));
+        match unknown {
+            Some(name) => {
+                Err(ApiError::UnknownConfirmation { name: excerpt(name, 120), known: list_first_names(known) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Logs the selected names that are not in the document.
+    fn report_unknown_names(&self, selection: &Selection, known: &BTreeSet<String>) {
+        for names in [&self.config.selection.names, &selection.names].into_iter().flatten() {
+            for name in names.difference(known) {
+                tracing::warn!(api = self.name, operation = name, "an OpenAPI document has no such operation");
+            }
+        }
+    }
+
+    /// Builds the operations. Also returns the reasons why some of them are left out.
+    fn build(&self, drafts: &[Draft<'_>]) -> (Vec<Arc<Operation>>, Vec<String>) {
+        let ApiConfig { base_url, server_variables, credentials, headers, .. } = &self.config;
         let is_supplied = |location: Location, name: &str| {
             let is_header = location == Location::Header && headers.keys().any(|own| own.eq_ignore_ascii_case(name));
             is_header || credentials.supplies(location, name)
@@ -169,19 +195,11 @@ impl Api {
                 None
             }
         });
-        let operations: Vec<_> = built.collect();
-        match (operations.is_empty(), reasons.first()) {
-            (false, _) => Ok(operations),
-            (true, Some(reason)) => Err(ApiError::NoOperations(format!("no operation can be used; {reason}"))),
-            (true, None) => {
-                let reason = format!("no operation is selected; the document has {}", some_of(&known));
-                Err(ApiError::NoOperations(reason))
-            }
-        }
+        (built.collect(), reasons)
     }
 }
 
-/// Returns the first of these names, for a message.
-fn some_of(names: &BTreeSet<String>) -> String {
+/// Lists the first of these names, for a message.
+fn list_first_names(names: &BTreeSet<String>) -> String {
     names.iter().take(10).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }

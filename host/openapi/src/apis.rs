@@ -15,33 +15,33 @@ use crate::config::{ApiConfig, Confirmation, Selection};
 use crate::toolset::{OpenApiToolset, ToolsetOptions};
 
 /// The names of a kind of APIs in agent files and in the configuration.
-struct Kind {
+struct ApiKind {
     /// The name of the toolset in agent files.
     toolset: &'static str,
     /// Its spellings in ADK.
     aliases: &'static [&'static str],
     /// The argument with the name of an API.
-    key: &'static str,
-    /// The word for an API in messages.
-    word: &'static str,
+    argument: &'static str,
+    /// What messages call an API.
+    noun: &'static str,
     /// The section of hatchery.yaml.
     section: &'static str,
     /// Prefix of the names of toolsets.
     prefix: &'static str,
     /// Keys of ADK with which an agent would bring a document, credentials or its own connection.
-    inline: &'static [&'static str],
-    /// An example of the section of hatchery.yaml that replaces the keys in `inline`.
+    inline_keys: &'static [&'static str],
+    /// An example of the section of hatchery.yaml that replaces `inline_keys`.
     example: &'static str,
 }
 
-const OPENAPI: Kind = Kind {
+const OPENAPI: ApiKind = ApiKind {
     toolset: "OpenAPIToolset",
     aliases: &["OpenApiToolset", "google.adk.tools.openapi_tool.OpenAPIToolset", "openapi_tool.OpenAPIToolset"],
-    key: "api",
-    word: "API",
+    argument: "api",
+    noun: "API",
     section: "openapi.apis",
     prefix: "openapi",
-    inline: &[
+    inline_keys: &[
         "spec_dict",
         "specDict",
         "spec_str",
@@ -57,17 +57,17 @@ const OPENAPI: Kind = Kind {
               auth: {bearer: {from: API_TOKEN}}",
 };
 
-const INTEGRATIONS: Kind = Kind {
+const INTEGRATIONS: ApiKind = ApiKind {
     toolset: "ApplicationIntegrationToolset",
     aliases: &[
         "google.adk.tools.application_integration_tool.ApplicationIntegrationToolset",
         "com.google.adk.tools.applicationintegrationtoolset.ApplicationIntegrationToolset",
     ],
-    key: "integration",
-    word: "integration",
+    argument: "integration",
+    noun: "integration",
     section: "integrations",
     prefix: "integration",
-    inline: &[
+    inline_keys: &[
         "project",
         "location",
         "connection",
@@ -92,7 +92,7 @@ const INTEGRATIONS: Kind = Kind {
 /// clone; clones share the APIs.
 #[derive(Clone)]
 pub struct Apis {
-    kind: &'static Kind,
+    kind: &'static ApiKind,
     current: Arc<ArcSwap<ApiTable>>,
     is_started: Arc<AtomicBool>,
 }
@@ -120,13 +120,13 @@ pub struct ApiStatus {
     pub operations: Vec<String>,
 }
 
-impl Kind {
+impl ApiKind {
     /// Returns the error for an agent with a document or its own credentials, with the configuration to write
     /// instead.
     fn refuse_inline(&self, key: &str) -> String {
-        let Self { key: argument, word, example, .. } = self;
+        let Self { argument, noun, example, .. } = self;
         format!(
-            "`{key}`: an agent cannot send requests or credentials of its own. Add the {word} to hatchery.yaml:\n\n{example}\n\n\
+            "`{key}`: an agent cannot send requests or credentials of its own. Add the {noun} to hatchery.yaml:\n\n{example}\n\n\
              and refer to it in the agent by `args: {{{argument}: NAME}}`"
         )
     }
@@ -149,7 +149,7 @@ impl Apis {
         Self::of_kind(&INTEGRATIONS, apis)
     }
 
-    fn of_kind(kind: &'static Kind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+    fn of_kind(kind: &'static ApiKind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
         let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
         let table = ApiTable { apis: apis.collect(), ..ApiTable::default() };
         Self { kind, current: Arc::new(ArcSwap::from_pointee(table)), is_started: Arc::default() }
@@ -200,22 +200,22 @@ impl Apis {
 
     /// Creates a toolset. `api` is the name of the API if the arguments need none.
     fn toolset(&self, api: Option<&str>, mut args: JsonMap) -> Result<Arc<dyn Toolset>, String> {
-        let Kind { key, word, section, inline, .. } = self.kind;
-        if let Some(key) = inline.iter().find(|key| args.contains_key(**key)) {
+        let ApiKind { argument, noun, section, inline_keys, .. } = self.kind;
+        if let Some(key) = inline_keys.iter().find(|key| args.contains_key(**key)) {
             return Err(self.kind.refuse_inline(key));
         }
-        let named = args.shift_remove(*key);
+        let named = args.shift_remove(*argument);
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
         let table = self.current.load();
         let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
-            return Err(format!("`{key}` is missing: the name of an {word} in hatchery.yaml; {}", table.list()));
+            return Err(format!("`{argument}` is missing: the name of an {noun} in hatchery.yaml; {}", table.list()));
         };
         if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());
         }
         let Some(api) = table.apis.get(name) else {
             return Err(format!(
-                "hatchery.yaml has no {word} `{name}`; {}; add it there below `{section}`",
+                "hatchery.yaml has no {noun} `{name}`; {}; add it there below `{section}`",
                 table.list()
             ));
         };
@@ -276,7 +276,7 @@ struct ToolsetArgs {
     require_confirmation: RequireConfirmation,
 }
 
-/// All operations or none, those that write, or those of these names.
+/// All operations or none, the operations that write, or the operations of these names.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RequireConfirmation {

@@ -64,9 +64,9 @@ pub enum DocumentSource {
 /// Operations of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Those with these names. `None` means all.
+    /// Operations with these names. `None` means all.
     pub names: Option<BTreeSet<String>>,
-    /// Those with one of these tags. `None` means all.
+    /// Operations with one of these tags. `None` means all.
     pub tags: Option<BTreeSet<String>>,
 }
 
@@ -84,11 +84,11 @@ pub enum Confirmation {
     /// None of them.
     #[default]
     None,
-    /// Those with other methods than GET, HEAD and OPTIONS.
+    /// Operations with any method other than GET, HEAD and OPTIONS.
     Writes,
     /// All of them.
     All,
-    /// Those with these names.
+    /// Operations with these names.
     Operations(BTreeSet<String>),
 }
 

@@ -14,8 +14,7 @@ use serde_json::Value;
 use crate::error::ApiError;
 
 pub(crate) use name::UniqueNames;
-use operation::Draft;
-pub(crate) use operation::{Body, BodyArguments, BodyEncoding, Location, Operation, Parameter, Style};
+pub(crate) use operation::{Body, BodyArguments, BodyEncoding, Draft, Location, Operation, Parameter, Style};
 pub(crate) use server::ServerSettings;
 
 /// Maximum number of references that lead to one value.

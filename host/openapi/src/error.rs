@@ -68,8 +68,8 @@ pub enum ApiError {
     Timeout(Duration),
     #[error("its answer is larger than {0} bytes; ask for less, such as one page or fewer fields")]
     AnswerTooLarge(usize),
-    /// It answers that the request belongs elsewhere.
-    #[error("it redirects to `{0}`, and the host follows redirects only of reading requests to the same server")]
+    /// It answers with a redirect that is not followed.
+    #[error("it redirects to `{0}`; the host follows redirects only for read requests to the same server")]
     Redirect(String),
     /// The host has no credentials for it.
     #[error("the host gets no credentials for it: {0}")]

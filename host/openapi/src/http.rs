@@ -40,8 +40,8 @@ pub(crate) struct Transport {
     clients: Mutex<BTreeMap<String, Client>>,
 }
 
-/// An answer without secrets.
-pub(crate) struct Answer {
+/// A response without secrets.
+pub(crate) struct ApiResponse {
     pub(crate) status: StatusCode,
     /// The media type, in lower case and without parameters.
     pub(crate) media_type: String,
@@ -66,7 +66,7 @@ impl Http {
     ///
     /// # Errors
     /// If there is no whole answer within the limits.
-    pub(crate) async fn send(&self, request: &Request) -> Result<Answer, ApiError> {
+    pub(crate) async fn send(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         self.send_limited(request, None, self.deadline(), self.transport.limits.max_answer).await
     }
 
@@ -79,7 +79,7 @@ impl Http {
         request: &Request,
         cx: &CallContext,
         deadline: Instant,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<ApiResponse, ApiError> {
         self.send_limited(request, Some(cx), deadline, self.transport.limits.max_answer).await
     }
 
@@ -87,7 +87,7 @@ impl Http {
     ///
     /// # Errors
     /// As [`Self::send`].
-    pub(crate) async fn send_for_document(&self, request: &Request) -> Result<Answer, ApiError> {
+    pub(crate) async fn send_for_document(&self, request: &Request) -> Result<ApiResponse, ApiError> {
         let answer = self.send_limited(request, None, self.deadline(), self.transport.limits.max_document).await;
         answer.map_err(|error| match error {
             ApiError::AnswerTooLarge(limit) => ApiError::DocumentTooLarge(limit),
@@ -101,7 +101,7 @@ impl Http {
         cx: Option<&CallContext>,
         deadline: Instant,
         limit: usize,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<ApiResponse, ApiError> {
         self.until(deadline, async {
             let placement = self.authenticator.resolve_placement(&self.transport, &request.url, cx).await?;
             let refusable = placement.refusable.clone();
@@ -150,7 +150,12 @@ impl Http {
         tokio::time::timeout_at(deadline, work).await.unwrap_or(Err(given_up))
     }
 
-    async fn exchange(&self, request: &Request, mut placement: Placement, limit: usize) -> Result<Answer, ApiError> {
+    async fn exchange(
+        &self,
+        request: &Request,
+        mut placement: Placement,
+        limit: usize,
+    ) -> Result<ApiResponse, ApiError> {
         let mut request = request.clone();
         for (name, setting) in &self.headers {
             let key = format!("headers.{name}");
@@ -183,13 +188,13 @@ impl Http {
 }
 
 impl Transport {
-    /// Sends a request, and again where the server redirects it to: reading requests only, and to the same server only.
+    /// Sends a request, and follows redirects of read requests to the same server.
     pub(crate) async fn follow(
         &self,
         request: &Request,
         placement: &Placement,
         limit: usize,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<ApiResponse, ApiError> {
         let mut url = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(request, &url, placement).await?;
@@ -212,7 +217,7 @@ impl Transport {
                 BodyError::TooLarge(limit) => ApiError::AnswerTooLarge(limit),
                 BodyError::Connection(error) => ApiError::Communication(describe(error)),
             })?;
-            return Ok(Answer { status, media_type, body });
+            return Ok(ApiResponse { status, media_type, body });
         }
         Err(ApiError::Redirect(excerpt(url.as_str(), 200)))
     }
@@ -271,7 +276,7 @@ fn is_credential(name: &str) -> bool {
     ["auth", "cookie", "key", "password", "secret", "session", "token"].iter().any(|word| name.contains(word))
 }
 
-impl Answer {
+impl ApiResponse {
     fn without_secrets(mut self, secrets: &[Secret]) -> Self {
         let spellings = spellings(secrets);
         let is_in = |secret: &String| self.body.windows(secret.len()).any(|window| window == secret.as_bytes());

@@ -1,5 +1,6 @@
-//! Application Integration and Integration Connectors of Google Cloud. Both become an OpenAPI document: integrations
-//! have one, and that of a connection is made of the entities and actions that its connector describes.
+//! Application Integration and Integration Connectors of Google Cloud, as OpenAPI documents. Google Cloud generates the
+//! document of an integration; the host generates the document of a connection from its connector's entities and
+//! actions.
 
 mod connector;
 
@@ -12,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::document::Document;
 use crate::error::ApiError;
-use crate::http::{Answer, Http};
+use crate::http::{ApiResponse, Http};
 use crate::request::Request;
 
-/// Number of polls for the result of an operation.
+/// Interval of polls for the result of an operation.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum size in bytes of an answer in an error.
@@ -31,7 +32,7 @@ pub struct Integration {
     pub resource: IntegrationResource,
     /// Text that is added to the descriptions of a connection's tools.
     pub instructions: String,
-    /// Base URL of all services. `None` means those of Google Cloud.
+    /// Base URL of all services. `None` means Google Cloud's URLs.
     pub endpoint: Option<String>,
 }
 
@@ -98,7 +99,7 @@ impl Integration {
         format!("projects/{}/locations/{}", self.project, self.location)
     }
 
-    /// Requests the document of an integration, or makes that of a connection.
+    /// Requests the document of an integration, or generates the document of a connection.
     ///
     /// # Errors
     /// If a service refuses a request, or answers otherwise than it should.
@@ -191,7 +192,7 @@ impl Integration {
     }
 
     /// Returns the JSON of an answer.
-    fn decode(&self, answer: Answer) -> Result<Value, ApiError> {
+    fn decode(&self, answer: ApiResponse) -> Result<Value, ApiError> {
         let text = excerpt(String::from_utf8_lossy(&answer.body).trim(), MAX_EXCERPT);
         match answer.status.as_u16() {
             200..300 => serde_json::from_slice(&answer.body)

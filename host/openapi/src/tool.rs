@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::api::Api;
 use crate::document::Operation;
 use crate::error::ApiError;
-use crate::http::Answer;
+use crate::http::ApiResponse;
 use crate::request::Request;
 
 /// Maximum size in bytes of an answer in an error.
@@ -74,8 +74,8 @@ impl OperationTool {
     }
 
     /// Returns an answer as the result of the call: JSON as it is, a text as a text, and others as an artifact.
-    async fn result(&self, answer: Answer, cx: &CallContext) -> Result<Value, ToolError> {
-        let Answer { status, media_type, body } = answer;
+    async fn result(&self, answer: ApiResponse, cx: &CallContext) -> Result<Value, ToolError> {
+        let ApiResponse { status, media_type, body } = answer;
         let error = |reason: String| {
             let (api, operation) = (&self.api.name, &self.operation.name);
             Err(ToolError::Recoverable(format!("`{operation}` of the API `{api}` answered {reason}")))

@@ -133,8 +133,8 @@ async fn redirects_are_followed_to_the_same_server_only() {
     assert_eq!((&request["path"], &request["query"]), (&json!("/v1/end"), &json!("a=1")));
     let refused = |operation: &str, to: &str| {
         format!(
-            "the call of `{operation}` of the API `shop` failed: it redirects to `{to}`, and the host follows redirects only of \
-             reading requests to the same server"
+            "the call of `{operation}` of the API `shop` failed: it redirects to `{to}`; the host follows redirects only for \
+             read requests to the same server"
         )
     };
     assert_eq!(api.error("far", json!({})).await, refused("far", &inside.url("/secret")));

@@ -180,7 +180,7 @@ async fn a_document_that_is_elsewhere_or_missing_is_told() {
     api.config.document = DocumentSource::Url(server.url("/moved"));
     assert_eq!(
         api.reason().await,
-        "its document cannot be read: it redirects to `http://10.0.0.1/openapi.json`, and the host follows redirects only of \
-         reading requests to the same server"
+        "its document cannot be read: it redirects to `http://10.0.0.1/openapi.json`; the host follows redirects only for \
+         read requests to the same server"
     );
 }
