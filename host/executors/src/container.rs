@@ -296,7 +296,7 @@ impl CodeExecutor for ContainerExecutor {
         // A container has its permit until it is removed.
         if tokio::time::timeout(GRACE, self.free.acquire_many(self.max_containers)).await.is_err() {
             let executor = &self.name;
-            tracing::warn!(executor, "containers are not removed yet; they end after their timeouts");
+            tracing::warn!(executor, "containers were not removed yet; they stop at their timeouts");
         }
         self.free.close();
     }

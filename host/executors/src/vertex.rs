@@ -69,9 +69,9 @@ pub struct VertexExecutor {
     authenticator: OnceCell<ToolAuthenticator>,
 }
 
-/// The answer of an extension: JSON as a text.
+/// The response of an extension, whose content is JSON as a string.
 #[derive(Deserialize)]
-struct Answer {
+struct ExecuteResponse {
     content: String,
 }
 
@@ -155,7 +155,7 @@ impl VertexExecutor {
             return Err(format!("the extension answered with the status {status}: {text}"));
         }
         let unexpected = |error: serde_json::Error| format!("the extension gave an unexpected answer: {error}");
-        let Answer { content } = serde_json::from_slice(&body).map_err(unexpected)?;
+        let ExecuteResponse { content } = serde_json::from_slice(&body).map_err(unexpected)?;
         let execution: Execution = serde_json::from_str(&content).map_err(unexpected)?;
         let file = |ExtensionFile { name, contents }: ExtensionFile| {
             let content = STANDARD.decode(contents).ok()?;

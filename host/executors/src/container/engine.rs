@@ -40,8 +40,8 @@ const FRAME_HEADER: usize = 8;
 pub(super) enum EngineError {
     /// Nothing answers at the socket.
     #[error(
-        "nothing answers at {}: {reason}; start the engine (such as `systemctl start docker`, or `podman system service`), \
-         or set `socket` to its socket, which the host must be allowed to use", socket.display()
+        "cannot reach the container engine at {}: {reason}; start the engine (such as `systemctl start docker`, or \
+         `podman system service`), or set `socket` to its socket, which the host must be allowed to use", socket.display()
     )]
     Unreachable { socket: PathBuf, reason: String },
     /// The engine refuses a request.
@@ -201,7 +201,7 @@ impl Engine {
             Ok(_) => {}
             // The engine removes it itself when its process ends.
             Err(error) if error.is_gone() => {}
-            Err(error) => tracing::warn!(container = name, "a container is not removed: {error}"),
+            Err(error) => tracing::warn!(container = name, "could not remove a container: {error}"),
         }
     }
 

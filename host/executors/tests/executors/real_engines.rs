@@ -185,8 +185,8 @@ async fn an_engine_that_is_killed_during_a_call_is_an_error_and_serves_again_aft
         let (output, ()) = tokio::join!(executor.execute(stateful(ENDLESS), &call), killed);
         let error = format!("{:?}", output.unwrap_err());
         assert!(error.contains(UNUSABLE), "{kind:?}: {error}");
-        log.contains("nothing answers at ");
-        log.contains("a container is not removed: nothing answers at ");
+        log.contains("cannot reach the container engine at ");
+        log.contains("could not remove a container: cannot reach the container engine at ");
         engine.restart().unwrap();
         assert_eq!(failure(&executor, stateful("print(x)")).await, ENDED, "{kind:?}");
         assert_eq!(

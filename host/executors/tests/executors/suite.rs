@@ -253,7 +253,7 @@ async fn an_engine_that_is_gone_and_an_image_that_is_missing_are_errors_of_the_o
     log.contains("; pull or build the image first, such as by `docker pull`");
     let nowhere = executor(ContainerConfig::new("/no/such/engine.sock", "python:3"));
     assert_eq!(failure(&nowhere, code("print(1)")).await, UNUSABLE);
-    log.contains("nothing answers at /no/such/engine.sock: ");
+    log.contains("cannot reach the container engine at /no/such/engine.sock: ");
     log.contains(
         "start the engine (such as `systemctl start docker`, or `podman system service`), or set `socket` to its socket, which \
          the host must be allowed to use",

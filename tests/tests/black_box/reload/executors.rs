@@ -29,7 +29,7 @@ async fn neither_a_change_nor_a_stop_waits_for_an_engine_that_does_not_answer() 
     host.wait_for_log("a code executor was removed or is no longer trusted; it is not used any more").await?;
     host.signal("-TERM").await?;
     host.wait_for_log("stopping: waiting for code executors, at most 11 seconds").await?;
-    host.wait_for_log("containers are not removed yet; they end after their timeouts").await?;
+    host.wait_for_log("containers were not removed yet; they stop at their timeouts").await?;
     host.wait_for_log("stopped").await?;
     ensure!(host.wait_for_end().await?);
     Ok(())
