@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use crate::host::TIMEOUT;
 use crate::paths;
 
-/// Returns a program: the installed one, or else that of the package, which is unpacked into the target folder. `path`
+/// Returns a program: the installed one, or else the one in the package, which is unpacked into the target folder. `path`
 /// is its path in the package.
 ///
 /// # Errors

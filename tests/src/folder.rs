@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::paths;
 
 /// A temporary folder to serve, with folders beside it for the host's data and for staging. It is deleted when the last
-/// clone, such as that of a running host, is dropped.
+/// clone, such as a running host's, is dropped.
 #[derive(Clone)]
 pub struct Folder {
     root: Arc<TempDir>,
@@ -125,7 +125,7 @@ impl Folder {
         Ok(is_available)
     }
 
-    /// Creates a folder with the sample `croupier`, whose card is that of the host at `url`.
+    /// Creates a folder with the sample `croupier`, whose card is at the host at `url`.
     ///
     /// # Errors
     /// If it cannot be copied.

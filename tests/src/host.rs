@@ -1,18 +1,19 @@
 //! A process of `hatchery serve`, and an HTTP client for it.
 
+mod output;
+
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use reqwest::{Client, Method, RequestBuilder};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::io::BufReader;
 use tokio::process::{Child, Command};
-use tokio::task::JoinHandle;
 
+use self::output::{Log, read_announcement};
 use crate::folder::Folder;
 use crate::sse::Stream;
 use crate::{Answer, event, paths, threads};
@@ -44,10 +45,6 @@ pub struct Host {
     /// Must outlive the process.
     _folder: Folder,
 }
-
-/// The output of a process so far.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<String>>);
 
 impl Host {
     /// Serves a folder on a free port, with its data in [`Folder::data`]. Returns when it is ready.
@@ -414,23 +411,6 @@ enum ReadyWhen {
     Built,
 }
 
-/// Reads the next line of JSON with the URL and the loaded components. If the host has closed its output instead, waits
-/// for the end of its log, so that the error contains all of it.
-async fn read_announcement(
-    stdout: &mut (impl AsyncBufRead + Unpin),
-    log: &Log,
-    log_end: &mut JoinHandle<()>,
-    timeout: Duration,
-) -> anyhow::Result<Value> {
-    let mut line = String::new();
-    let read = tokio::time::timeout(timeout, stdout.read_line(&mut line)).await;
-    read.with_context(|| format!("not ready after {timeout:?}: {}", log.text()))??;
-    if line.is_empty() {
-        let _ = tokio::time::timeout(TIMEOUT, log_end).await;
-    }
-    serde_json::from_str(&line).with_context(|| format!("unexpected output {line:?}: {}", log.text()))
-}
-
 /// Returns true if an app is loaded.
 pub fn has_app(components: &Value, app: &str) -> bool {
     let apps = components.get("apps").and_then(Value::as_array).into_iter().flatten();
@@ -485,19 +465,4 @@ pub(crate) fn client() -> anyhow::Result<Client> {
     // An earlier test in this process may have installed it.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     Ok(Client::builder().no_proxy().timeout(TIMEOUT).build()?)
-}
-
-impl Log {
-    async fn follow(self, pipe: impl AsyncRead + Unpin) {
-        let mut lines = BufReader::new(pipe).lines();
-        while let Ok(Some(line)) = lines.next_line().await {
-            let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            text.push_str(&line);
-            text.push('\n');
-        }
-    }
-
-    fn text(&self) -> String {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
 }

@@ -16,7 +16,7 @@ const PROFILE: &str = "guest";
 /// The environment variable that tells tests where the built components are.
 pub const FOLDER_VARIABLE: &str = "HATCHERY_COMPONENTS";
 
-/// The built component with the default code executor, that of the sample `data-analyst`.
+/// The built component with the default code executor, which is built for the sample `data-analyst`.
 const SANDBOX: &str = "data_analyst.wasm";
 
 /// Components to build.

@@ -19,6 +19,9 @@ const TIMEOUT: u32 = 10;
 /// Memory at which an input counts as a failure, in MiB.
 const MEMORY_LIMIT: u32 = 2048;
 
+/// Options of `cargo fuzz` that turn off sanitizers, which need a nightly toolchain.
+const NO_SANITIZER: [&str; 2] = ["--sanitizer", "none"];
+
 fn corpus_root(workspace: &Workspace) -> PathBuf {
     workspace.root.join("tests/fuzz/corpus")
 }
@@ -54,7 +57,7 @@ pub fn install() -> anyhow::Result<()> {
 
 /// Builds the fuzz targets.
 pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
-    step::run_command(cargo_fuzz(workspace, "build").args(OPTIONS).arg("any_target"))
+    step::run_command(cargo_fuzz(workspace, "build").args(NO_SANITIZER).arg("any_target"))
 }
 
 /// Fuzzes a target for `seconds`. Inputs that fail are added to the corpus and returned as an error.
@@ -67,7 +70,7 @@ pub fn run(workspace: &Workspace, target: &str, seconds: u64) -> anyhow::Result<
     let corpus = corpus_root(workspace).join(target);
     let mut command = cargo_fuzz(workspace, "run");
     // Inputs that only widen coverage stay in the target folder; the corpus of the repository is small.
-    command.args(OPTIONS).arg("any_target").args([&found, &corpus]).arg("--");
+    command.args(NO_SANITIZER).arg("any_target").args([&found, &corpus]).arg("--");
     command.arg(format!("-max_total_time={seconds}")).arg(format!("-artifact_prefix={}", failed.display()));
     command.arg(format!("-max_len={MAX_INPUT}")).arg(format!("-timeout={TIMEOUT}"));
     command.arg(format!("-rss_limit_mb={MEMORY_LIMIT}")).env("HATCHERY_FUZZ_TARGET", target);
@@ -76,9 +79,6 @@ pub fn run(workspace: &Workspace, target: &str, seconds: u64) -> anyhow::Result<
     ensure!(added.is_empty(), "{target}: added to the corpus: {}; fix what they show", added.join(", "));
     result
 }
-
-/// Sanitizers need a nightly toolchain.
-const OPTIONS: [&str; 2] = ["--sanitizer", "none"];
 
 fn cargo_fuzz(workspace: &Workspace, subcommand: &str) -> Command {
     let mut command = workspace.cargo(["fuzz", subcommand]);

@@ -25,7 +25,7 @@ enum Profile {
 }
 
 impl Profile {
-    /// Returns the name of the profile, which is that of its folder, too.
+    /// Returns the name of the profile, which is also the name of its folder.
     fn name(self) -> &'static str {
         match self {
             Self::Release => "release",

@@ -59,7 +59,7 @@ pub enum AppFilesError {
     UnknownApp(String),
     #[error("`{0}` cannot be the name of an app; use letters, digits, `_` and `-`")]
     InvalidName(String),
-    #[error("the app `{0}` is not made of YAML files; its component defines it")]
+    #[error("the app `{0}` is not defined by YAML files, but by a component")]
     NotYaml(String),
     #[error(
         "`{0}` cannot be a file of an app; use a relative path to a .yaml file, with letters, digits, `_`, `-` and `.`, \
@@ -87,7 +87,7 @@ impl AppFiles {
     /// Returns the YAML files of an app, the root file first. Reads files.
     ///
     /// # Errors
-    /// If there is no such app, or it is not made of YAML files.
+    /// If there is no such app, or it is not defined by YAML files.
     pub fn list(&self, app: &str) -> Result<Vec<AppFile>, AppFilesError> {
         let folder = self.folder(app)?;
         if !folder.join(ROOT_FILE).is_file() {

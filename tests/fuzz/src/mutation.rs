@@ -3,7 +3,7 @@
 /// Maximum length of a result in bytes.
 const MAX_LEN: usize = 16 << 10;
 
-/// Generates mutations. Its random numbers are those of SplitMix64.
+/// Generates mutations, with random numbers of SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Mutator(u64);
 

@@ -1,4 +1,4 @@
-//! Google's Firestore emulator: that of `FIRESTORE_EMULATOR_HOST`, or one that runs until the tests end.
+//! Google's Firestore emulator: the one at `FIRESTORE_EMULATOR_HOST`, or one that runs until the tests end.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

@@ -22,7 +22,7 @@ pub(super) struct Times {
 
 pub(super) struct Client {
     host: String,
-    /// The path before that of each route.
+    /// The prefix of the paths of all routes.
     prefix: String,
     sender: SendRequest<Full<Bytes>>,
 }

@@ -136,7 +136,7 @@ async fn resume(host: &Host) -> Result<Value> {
 }
 
 /// Kills a host in the middle of the last of some calls, and continues the run on another one. Returns the events of
-/// the latter, and those of the session.
+/// the other host, and the events of the session.
 async fn kill_in_the_last_call(
     server: &mut Effects,
     folder: &Folder,
@@ -167,7 +167,7 @@ async fn a_call_that_was_completed_before_a_kill_is_not_made_again() -> Result<(
     assert_eq!(event::texts(&resumed).last().map(String::as_str), Some("done"));
     let texts: Vec<&str> =
         event::parts(&resumed[0]).map(|part| event::text_at(part, "/functionResponse/response/text")).collect();
-    assert_eq!(texts, ["/a 1", "/b 1", "/hang 2"], "the answers are those of the first calls");
+    assert_eq!(texts, ["/a 1", "/b 1", "/hang 2"], "the answers come from the first calls");
     // The message, the calls, the responses, the answer.
     assert_eq!(stored.len(), 4, "{stored:?}");
     Ok(())

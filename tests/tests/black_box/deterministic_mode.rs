@@ -65,6 +65,6 @@ async fn time_and_random_numbers_are_the_same_in_each_test() -> Result<()> {
     let first = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
     let again = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
     ensure!(!first.success && first.json()?["conversations"][0]["turns"] == again.json()?["conversations"][0]["turns"]);
-    ensure!(first.stdout.contains("1767225600"), "the time is that of tests: {}", first.stdout);
+    ensure!(first.stdout.contains("1767225600"), "the time is the time of tests: {}", first.stdout);
     Ok(())
 }

@@ -5,7 +5,7 @@ use hatchery_tests::host::events_of;
 use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::json;
 
-/// Returns a folder with the files of a section of the guide: `hatchery.yaml`, and those of an agent.
+/// Returns a folder with the files of a section of the guide: `hatchery.yaml`, and the files of an agent.
 fn agent_of_guide(heading: &str, agent: &str) -> Result<Folder> {
     let folder = Folder::empty()?;
     let text = std::fs::read_to_string(paths::repository().join("docs/tools.md"))?;

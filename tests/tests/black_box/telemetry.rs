@@ -263,7 +263,7 @@ async fn each_attempt_of_a_model_call_is_in_the_trace_and_is_exported() -> Resul
     }
     let [Some(backoff), retry_after, None] = delays.as_slice() else { anyhow::bail!("{delays:?}") };
     ensure!((0.01..=0.02).contains(backoff), "the first delay, with its jitter: {backoff}");
-    assert_eq!(*retry_after, Some(0.0), "that of Retry-After");
+    assert_eq!(*retry_after, Some(0.0), "the time of Retry-After");
     let words = &trace.span("model_attempt 1")?["attributes"]["error.message"];
     assert_eq!(words, "model `gemini-2.5-flash`: Gemini answered HTTP 503: s3cret load");
 

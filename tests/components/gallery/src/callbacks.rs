@@ -38,7 +38,7 @@ pub async fn blot(response: LlmResponse) -> Result<Option<LlmResponse>, Error> {
     Ok(blotted.map(|content| LlmResponse { content: Some(content), ..response }))
 }
 
-/// Converts keys to lower case, and refuses that of the safe.
+/// Converts keys to lower case, and refuses the key of the safe.
 #[callback(before_tool)]
 pub async fn check_key(call: &mut ToolCall) -> Result<Option<Value>, Error> {
     let key = call.args.get("key").and_then(Value::as_str).unwrap_or_default().to_lowercase();

@@ -1,4 +1,4 @@
-//! The programs of engines: those on the search path, or else those of Debian's packages.
+//! The programs of engines: on the search path, or else in Debian's packages.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -173,7 +173,7 @@ fn replace(text: &str, from: &str, to: &str) -> Result<String> {
     Ok(text.replace(from, to))
 }
 
-/// Writes the configuration of nginx around that of the guide. Returns its path, and that of its certificate.
+/// Writes the configuration of nginx around the guide's. Returns its path, and the path of its certificate.
 fn configure_nginx(folder: &Path, recipe: &str, address: SocketAddr) -> Result<(PathBuf, PathBuf)> {
     let pair = rcgen::generate_simple_self_signed([NAME.to_owned()])?;
     let (certificate, key) = (folder.join("cert.pem"), folder.join("key.pem"));
@@ -196,8 +196,8 @@ fn configure_nginx(folder: &Path, recipe: &str, address: SocketAddr) -> Result<(
     Ok((config, certificate))
 }
 
-/// Writes the configuration of Caddy, with options for a private certificate before that of the guide. Returns its
-/// path, and that of the certificate of its authority.
+/// Writes the configuration of Caddy, with options for a private certificate before the guide's. Returns its
+/// path, and the path of its authority's certificate.
 fn configure_caddy(folder: &Path, recipe: &str, address: SocketAddr) -> Result<(PathBuf, PathBuf)> {
     let text = format!(
         "{{\n\tadmin off\n\tlocal_certs\n\tskip_install_trust\n\tauto_https disable_redirects\n\tdefault_bind {}\n\t\

@@ -23,7 +23,7 @@ impl Files {
         Self { certificate: folder.join(format!("{name}.pem")), key: folder.join(format!("{name}.key")) }
     }
 
-    /// Replaces the files by those of a new certificate, and returns it.
+    /// Replaces the files by the files of a new certificate, and returns it.
     fn write(&self) -> Result<Certificate> {
         let pair = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
         std::fs::write(&self.key, pair.signing_key.serialize_pem())?;
