@@ -33,7 +33,7 @@ struct Numbers {
     numbers: Vec<u32>,
 }
 
-/// Returns the numbers that are prime.
+/// Returns those of the numbers that are prime.
 #[tool]
 async fn check_prime(Numbers { numbers }: Numbers) -> Value {
     let primes: Vec<u32> = numbers.into_iter().filter(|number| is_prime(*number)).collect();
