@@ -323,7 +323,7 @@ impl MessageLog for LiveMessages {
         let (events, verifier) = (invocation.events(), Verifier::of(invocation));
         let message = Arc::new(with_role(message, USER_AUTHOR));
         let message = Some(credential::receive(message, &events, &verifier, &invocation.services).await?);
-        let input = UserInput { message, state_delta: state, beginning: None };
+        let input = UserInput { message, state_delta: state, begun: None };
         let stored = append_user_message(run, &self.cx, &self.log, input, false).await?;
         Ok(stored.and_then(|event| event.content.clone()).unwrap_or_default())
     }

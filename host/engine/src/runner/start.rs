@@ -12,7 +12,7 @@ use super::nested::{LiveParent, NestedRun};
 use super::resumption::ResumedRun;
 use super::session_access::QueuePosition;
 use super::turn::TurnRequest;
-use super::user_runs::UserRun;
+use super::user_runs::UserRunGuard;
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 use crate::run::PinnedModels;
@@ -51,6 +51,10 @@ impl RunKind {
         matches!(self, Self::Background | Self::Continued)
     }
 
+    fn was_admitted(&self) -> bool {
+        matches!(self, Self::Continued)
+    }
+
     fn split(self) -> (Option<Parent>, Option<LiveStart>) {
         let parent = |(run, task_scope)| Parent { run, task_scope };
         match self {
@@ -61,47 +65,43 @@ impl RunKind {
     }
 }
 
+/// The id of a run, as far as it is known before its turn.
+struct RunIds {
+    /// The id of a new run.
+    new: String,
+    /// The id of the run that the request begins or continues. `None` if it depends on earlier turns, which the request
+    /// waits for.
+    known: Option<String>,
+    /// True if the run is stored before its turn.
+    is_accepted: bool,
+}
+
 impl Runner {
     /// Starts a run in a task of its own.
     pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         let requested = Instant::now();
         request.check(matches!(kind, RunKind::Live(_)))?;
         let plugins = self.0.plugins.current()?;
-        let models = Arc::new(PinnedModels::new(self.0.services.models.clone(), &app.tree));
-        let services = Services { models, ..self.0.services.clone() };
+        let services = self.0.services_for_run(&app);
         let key = session_key(&app, &request)?;
-        let (is_nested, is_background) = (kind.is_nested(), kind.is_background());
+        let (is_nested, is_background, was_admitted) = (kind.is_nested(), kind.is_background(), kind.was_admitted());
         // A nested run is a part of another one, which was admitted.
-        let user_run = if is_nested {
-            None
-        } else {
-            let was_admitted = matches!(kind, RunKind::Continued);
-            Some(self.0.admit(&key, was_admitted).await?)
-        };
-        let (parent, live) = kind.split();
-        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
+        let user_run = if is_nested { None } else { Some(self.0.admit(&key, was_admitted).await?) };
         let caller_cancel = request.cancel.clone();
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
-        let position = self.0.enqueue(&key, request.config.auto_create_session, &request.cancel).await?;
-        let is_waiting = matches!(position, QueuePosition::Waiting(_));
-        if is_waiting && is_nested {
-            // Two runs that wait for each other's sessions would deadlock.
-            return Err(StoreError::session_in_use(&key).into());
-        }
-        let new_id = request.run_id.clone().unwrap_or_else(new_invocation_id);
-        let id = self.0.run_id(&key, &app, &request, &position, &new_id)?;
-        if is_background {
-            check_background(&request)?;
-        }
-        let is_accepted = is_background || (is_waiting && request.begins_run());
-        if let Some(id) = id.as_deref().filter(|_| is_accepted) {
+        let position = self.0.enter_queue(&key, &request, is_nested).await?;
+        let ids = self.0.run_ids(&key, &app, &request, &position, is_background)?;
+        if let Some(id) = ids.known.as_deref().filter(|_| ids.is_accepted) {
             self.0.accept(&key, id, &request, is_background).await?;
         }
+        let (parent, live) = kind.split();
+        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
         let active_run = live.as_ref().map(|live| live.active_run.clone());
         let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
+        let RunIds { new: new_id, known: id, is_accepted } = ids;
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
-        let (beginning, begin_signal) = oneshot::channel();
+        let (begun, begin_signal) = oneshot::channel();
         let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
         let turn = TurnRequest {
             app,
@@ -112,56 +112,81 @@ impl Runner {
             is_accepted,
             announced,
             client,
-            beginning,
+            begun,
             live,
             parent,
             caller_cancel,
             requested,
         };
         let runner = self.0.clone();
-        let task = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run }.run().boxed();
-        tokio::spawn(match task_scope {
-            Some(scope) => scope(task),
-            None => task,
-        });
+        QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run }.spawn(task_scope);
         Ok(run)
     }
 }
 
 impl RunnerInner {
-    /// Counts a run of a user.
+    /// Returns the services of a run. The name of a model refers to the same model until the end of the run.
+    fn services_for_run(&self, app: &App) -> Services {
+        let models = Arc::new(PinnedModels::new(self.services.models.clone(), &app.tree));
+        Services { models, ..self.services.clone() }
+    }
+
+    /// Admits a run and counts it towards the user's active runs.
     ///
     /// # Errors
     /// If the user has used up a quota, unless the run was admitted before.
-    async fn admit(&self, key: &SessionKey, was_admitted: bool) -> Result<UserRun, RunError> {
-        let (user_run, active) = self.user_runs.begin(key);
+    async fn admit(&self, key: &SessionKey, was_admitted: bool) -> Result<UserRunGuard, RunError> {
+        let (user_run, active) = self.user_runs.count(key);
         if !was_admitted {
             self.services.sessions.admit_run(key, active).await?;
         }
         Ok(user_run)
     }
 
-    /// Returns the id of the run which the request begins or continues. `None` if that depends on earlier turns, which the
-    /// request waits for.
-    fn run_id(
+    /// Enters the queue of the session.
+    ///
+    /// # Errors
+    /// [`StoreError::Busy`] if a nested run would have to wait, and the errors of [`RunnerInner::enqueue`].
+    async fn enter_queue(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        request: &RunRequest,
+        is_nested: bool,
+    ) -> Result<QueuePosition, RunError> {
+        let position = self.enqueue(key, request.config.auto_create_session, &request.cancel).await?;
+        if is_nested && matches!(position, QueuePosition::Waiting(_)) {
+            // Two runs that wait for each other's sessions would deadlock.
+            return Err(StoreError::session_in_use(key).into());
+        }
+        Ok(position)
+    }
+
+    /// Returns the ids of a run, and checks a request for a background run.
+    fn run_ids(
         &self,
         key: &SessionKey,
         app: &App,
         request: &RunRequest,
         position: &QueuePosition,
-        new_id: &str,
-    ) -> Result<Option<String>, RunError> {
-        match position {
+        is_background: bool,
+    ) -> Result<RunIds, RunError> {
+        let new = request.run_id.clone().unwrap_or_else(new_invocation_id);
+        let known = match position {
             QueuePosition::Acquired(acquired) => {
                 let events = &acquired.cached.session.events;
                 if request.run_id.is_none() {
                     request.check_responses(events)?;
                 }
                 let resumed = ResumedRun::find(app, request, events, &self.verifier(key))?;
-                Ok(Some(resumed.map_or_else(|| new_id.to_owned(), |resumed| resumed.invocation_id)))
+                Some(resumed.map_or_else(|| new.clone(), |resumed| resumed.invocation_id))
             }
-            QueuePosition::Waiting(_) => Ok(request.begins_run().then(|| new_id.to_owned())),
+            QueuePosition::Waiting(_) => request.begins_run().then(|| new.clone()),
+        };
+        if is_background {
+            check_background(request)?;
         }
+        let is_waiting = matches!(position, QueuePosition::Waiting(_));
+        Ok(RunIds { new, known, is_accepted: is_background || (is_waiting && request.begins_run()) })
     }
 }
 
@@ -175,10 +200,19 @@ struct QueuedRun {
     position: QueuePosition,
     turn: TurnRequest,
     active_run: Arc<ActiveRun>,
-    user_run: Option<UserRun>,
+    user_run: Option<UserRunGuard>,
 }
 
 impl QueuedRun {
+    /// Runs in a task of its own, which has the scope of the run whose code has started this one.
+    fn spawn(self, scope: Option<TaskScope>) {
+        let task = self.run().boxed();
+        tokio::spawn(match scope {
+            Some(scope) => scope(task),
+            None => task,
+        });
+    }
+
     /// Waits for the session and runs the turn. The client gets the error of a run that fails.
     async fn run(self) {
         let Self { runner, key, id, is_background, position, turn, active_run, user_run } = self;

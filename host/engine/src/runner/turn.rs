@@ -50,7 +50,7 @@ pub(super) struct TurnRequest {
     pub(super) announced: Option<RunPublisher>,
     pub(super) client: EventSender,
     /// Dropped once the run and its message are stored.
-    pub(super) beginning: oneshot::Sender<()>,
+    pub(super) begun: oneshot::Sender<()>,
     /// The requests of a live run.
     pub(super) live: Option<LiveStart>,
     /// The run whose code has started this one.
@@ -111,7 +111,8 @@ impl OpenRun {
 }
 
 impl RunnerInner {
-    /// Runs a turn, and begins it before if another host had a turn of the session. The next turn gets the session after it.
+    /// Runs a turn and returns the session to the queue. If another host ran a turn meanwhile, first waits for the lease and
+    /// reads the new events.
     pub(super) async fn run_next_turn(
         self: &Arc<Self>,
         key: SessionKey,
@@ -186,7 +187,7 @@ impl RunnerInner {
         mut session: Session,
         views: PromptViews,
     ) -> (OpenRun, UserInput, Option<ResumedRun>) {
-        let TurnRequest { app, services, plugins, request, announced, client, beginning, .. } = turn;
+        let TurnRequest { app, services, plugins, request, announced, client, begun, .. } = turn;
         let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
         let TurnPlan { id, resumed, is_attached, message, paused, journal } = plan;
         let first_event = if resumed.is_some() { 0 } else { session.events.len() };
@@ -230,7 +231,7 @@ impl RunnerInner {
         let run = RunContext::new(app, invocation, plugins, engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
-        let input = UserInput { message, state_delta, beginning: Some(beginning) };
+        let input = UserInput { message, state_delta, begun: Some(begun) };
         (OpenRun { run, cx, log, publisher, span, first_event, caller_cancel, is_nested }, input, resumed)
     }
 
@@ -320,16 +321,16 @@ async fn run_agents(
     let mut outcome = AgentOutcome::Done;
     if answer.is_none() {
         let events = invocation.events();
-        let (beginning, replay) = match &resumed {
+        let (initial_events, replay) = match &resumed {
             Some(resumed) => (resumed.events_before_agents(&events), resumed.replay(&app.tree, &events)),
             None => (up_to(events, message.as_deref()), Replay::empty()),
         };
         // A summary of older events may have been appended after the user's message.
         let is_message = |event: &&Arc<Event>| event.author == USER_AUTHOR && event.actions.compaction.is_none();
-        if let Some(first) = beginning.iter().rev().find(is_message) {
+        if let Some(first) = initial_events.iter().rev().find(is_message) {
             run.set_first_message(first.clone());
         }
-        for (agent, branch) in agents_to_run(&app.tree, &beginning, &Verifier::of(invocation)) {
+        for (agent, branch) in agents_to_run(&app.tree, &initial_events, &Verifier::of(invocation)) {
             let scope = AgentScope {
                 branch,
                 replay: replay.clone(),
@@ -359,7 +360,7 @@ fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
 async fn remember(invocation: &Invocation, events: &Vector<Arc<Event>>) {
     let events: Vec<_> = events.iter().filter(|event| event.content.is_some()).cloned().collect();
     if let Err(error) = invocation.services.memory.add_events(&invocation.session_key, &events).await {
-        tracing::warn!(invocation = invocation.id, "the run is not added to the memory: {error}");
+        tracing::warn!(invocation = invocation.id, "could not add the run to the memory: {error}");
     }
 }
 
@@ -399,7 +400,7 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     true
 }
 
-/// Returns the error for a panic in native code, which must not cost the client its answer, or the session its lock.
+/// Converts a panic in native code to an error, so that the client gets a response and the session is unlocked.
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> RunError {
     let text = panic.downcast_ref::<&str>().copied().or(panic.downcast_ref::<String>().map(String::as_str));
     RunError::Internal(text.unwrap_or("no message").into())

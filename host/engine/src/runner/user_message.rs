@@ -15,7 +15,7 @@ pub(super) struct UserInput {
     pub(super) message: Option<Arc<Content>>,
     pub(super) state_delta: JsonMap,
     /// Dropped once the message is stored.
-    pub(super) beginning: Option<oneshot::Sender<()>>,
+    pub(super) begun: Option<oneshot::Sender<()>>,
 }
 
 /// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
@@ -24,7 +24,7 @@ pub(super) async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
-    UserInput { message, state_delta, beginning: _beginning }: UserInput,
+    UserInput { message, state_delta, begun: _begun }: UserInput,
     begins_run: bool,
 ) -> Result<Option<Arc<Event>>, RunError> {
     let RunContext { invocation, plugins, .. } = run;

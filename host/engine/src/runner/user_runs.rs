@@ -14,24 +14,24 @@ type Owner = (Arc<str>, Arc<str>);
 #[derive(Clone, Default)]
 pub(super) struct UserRuns(Arc<Mutex<HashMap<Owner, usize>>>);
 
-/// Counts a run until it is dropped.
-pub(super) struct UserRun {
+/// Counts a run towards its user's active runs until it is dropped.
+pub(super) struct UserRunGuard {
     runs: UserRuns,
     owner: Owner,
 }
 
 impl UserRuns {
-    /// Counts a run. Returns how many the user has with it.
-    pub(super) fn begin(&self, key: &SessionKey) -> (UserRun, usize) {
+    /// Counts a run. Returns the guard, and how many active runs the user has with it.
+    pub(super) fn count(&self, key: &SessionKey) -> (UserRunGuard, usize) {
         let owner = (key.app.clone(), key.user.clone());
         let mut runs = self.0.lock_unpoisoned();
         let count = runs.entry(owner.clone()).or_default();
         *count += 1;
-        (UserRun { runs: self.clone(), owner }, *count)
+        (UserRunGuard { runs: self.clone(), owner }, *count)
     }
 }
 
-impl Drop for UserRun {
+impl Drop for UserRunGuard {
     fn drop(&mut self) {
         let mut runs = self.runs.0.lock_unpoisoned();
         if let Entry::Occupied(mut count) = runs.entry(self.owner.clone()) {
@@ -50,13 +50,13 @@ mod tests {
     #[test]
     fn each_user_of_an_app_has_its_own_count() {
         let runs = UserRuns::default();
-        let begin = |app: &str, user: &str| runs.begin(&SessionKey::new(app, user, "s"));
-        let (first, one) = begin("a", "u");
-        let (second, two) = begin("a", "u");
+        let count = |app: &str, user: &str| runs.count(&SessionKey::new(app, user, "s"));
+        let (first, one) = count("a", "u");
+        let (second, two) = count("a", "u");
         assert_eq!((one, two), (1, 2));
-        assert_eq!((begin("a", "v").1, begin("b", "u").1), (1, 1));
+        assert_eq!((count("a", "v").1, count("b", "u").1), (1, 1));
         drop((first, second));
-        assert_eq!(begin("a", "u").1, 1);
+        assert_eq!(count("a", "u").1, 1);
         assert!(runs.0.lock_unpoisoned().is_empty(), "users without runs are removed");
     }
 }
