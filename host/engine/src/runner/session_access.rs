@@ -82,8 +82,8 @@ impl TurnAccess {
 }
 
 impl RunnerInner {
-    /// Enters the session's queue, and begins the turn if it is first. Positions are in the order of these calls. Losing the
-    /// lease cancels `run`.
+    /// Enters the session's queue, and begins the turn if it is first. Positions are in the order of these calls. `cancel`
+    /// is cancelled if the lease is lost.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if there is no such session and `create` is false, and other errors of the
@@ -92,13 +92,13 @@ impl RunnerInner {
         self: &Arc<Self>,
         key: &SessionKey,
         create: bool,
-        run: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<QueuePosition, RunError> {
         let mut acquire = Box::pin(maybe_done(self.queue.acquire(key)));
         let _ = poll!(acquire.as_mut());
         if let Some(guard) = acquire.as_mut().take_output() {
-            // Completed if the client goes away meanwhile, so that the turn is ended.
-            let opening = self.clone().open_session(key.clone(), guard, create, run.clone());
+            // Run to completion even if the client disconnects, so that the turn is ended.
+            let opening = self.clone().open_session(key.clone(), guard, create, cancel.clone());
             return Ok(QueuePosition::Acquired(Box::new(run_to_completion(opening).await?)));
         }
         if !create && self.services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
@@ -113,14 +113,14 @@ impl RunnerInner {
         key: &SessionKey,
         position: QueuePosition,
         create: bool,
-        run: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<AcquiredSession, RunError> {
         match position {
             QueuePosition::Acquired(session) => Ok(*session),
             QueuePosition::Waiting(mut acquire) => {
                 acquire.as_mut().await;
                 let guard = acquire.as_mut().take_output().ok_or(RunError::Cancelled)?;
-                run_to_completion(self.clone().open_session(key.clone(), guard, create, run.clone())).await
+                run_to_completion(self.clone().open_session(key.clone(), guard, create, cancel.clone())).await
             }
         }
     }
@@ -131,14 +131,14 @@ impl RunnerInner {
         key: SessionKey,
         mut guard: SessionGuard,
         create: bool,
-        run: CancellationToken,
+        cancel: CancellationToken,
     ) -> Result<AcquiredSession, RunError> {
         let mut cached = guard.take();
-        let mut access = self.open_turn(&key, &mut cached, &run).await;
+        let mut access = self.open_turn(&key, &mut cached, &cancel).await;
         if create && matches!(access, Err(RunError::Store(StoreError::SessionNotFound(_)))) {
             match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
                 // Or created by someone else since.
-                Ok(_) | Err(StoreError::SessionExists(_)) => access = self.open_turn(&key, &mut cached, &run).await,
+                Ok(_) | Err(StoreError::SessionExists(_)) => access = self.open_turn(&key, &mut cached, &cancel).await,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -155,7 +155,7 @@ impl RunnerInner {
     }
 
     /// Waits for the end of another host's turn, at most until that host has not renewed its lease in time, and begins a
-    /// turn. Cancelling `run` ends the waiting.
+    /// turn. Cancelling `cancel` ends the waiting.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], the errors of the service, and [`StoreError::Busy`] instead of waiting if not `waits`.
@@ -163,18 +163,18 @@ impl RunnerInner {
         &self,
         key: &SessionKey,
         cached: CachedSession,
-        run: &CancellationToken,
+        cancel: &CancellationToken,
         waits: bool,
     ) -> Result<(CachedSession, Arc<TurnLease>), RunError> {
         let mut cached = Some(cached);
         loop {
-            match self.open_turn(key, &mut cached, run).await? {
+            match self.open_turn(key, &mut cached, cancel).await? {
                 TurnAccess::Begun(cached, lease) => return Ok((*cached, lease)),
                 TurnAccess::Held { .. } if !waits => return Err(StoreError::session_in_use(key).into()),
                 TurnAccess::Held { remaining } => {
                     tracing::debug!(session = %key, ?remaining, "another host has a turn of the session");
                     let waiting = tokio::time::sleep(remaining.min(POLL_INTERVAL));
-                    run.run_until_cancelled(waiting).await.ok_or(RunError::Cancelled)?;
+                    cancel.run_until_cancelled(waiting).await.ok_or(RunError::Cancelled)?;
                 }
             }
         }
@@ -187,13 +187,13 @@ impl RunnerInner {
         &self,
         key: &SessionKey,
         cached: &mut Option<CachedSession>,
-        run: &CancellationToken,
+        cancel: &CancellationToken,
     ) -> Result<TurnAccess, RunError> {
         let held = |cached: &CachedSession| cached.last_turn.clone().filter(|lease| !lease.is_expired());
         if cached.as_ref().and_then(held).is_some() {
             // Read first, because a session that was created anew does not know the lease.
             let refreshed = self.refresh(key, cached.take()).await?;
-            if let Some(lease) = held(&refreshed).and_then(|last| last.pass_on(run.clone())) {
+            if let Some(lease) = held(&refreshed).and_then(|last| last.pass_on(cancel.clone())) {
                 return Ok(TurnAccess::begun(refreshed, Arc::new(lease)));
             }
             *cached = Some(refreshed);
@@ -210,7 +210,7 @@ impl RunnerInner {
         if let Some(last) = last_turn {
             last.set_replaced();
         }
-        let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), fence, acquired, duration, run.clone()));
+        let lease = Arc::new(TurnLease::new(sessions.clone(), key.clone(), fence, acquired, duration, cancel.clone()));
         let updated = match cached.take() {
             None => Some(CachedSession::new(now)),
             Some(cached) => cached.update(now),
