@@ -1,7 +1,7 @@
 //! Plugins from configuration: a list of names with arguments.
 //!
-//! A name is that of a registered plugin or of a component's plugin. A component's plugin is resolved at the start of
-//! each run. If it is missing, no run starts until it is back.
+//! A name refers to a registered plugin or to a component's plugin. A component's plugin is resolved at the start of each
+//! run. If it is missing, new runs fail until it is loaded again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -80,19 +80,19 @@ impl ConfiguredPlugins {
         registered: &Factories<Arc<dyn Plugin>>,
         catalog: Arc<dyn CatalogSource>,
     ) -> Result<Self, PluginError> {
-        let plugins = Self::while_loading(list, registered, catalog)?;
+        let plugins = Self::new_while_loading(list, registered, catalog)?;
         if let Err(error) = &plugins.state().resolved.plugins {
             return Err(error.clone());
         }
         Ok(plugins)
     }
 
-    /// As [`ConfiguredPlugins::new`] while components are loading: a component's plugin may be missing. No run starts
-    /// before it is loaded.
+    /// As [`ConfiguredPlugins::new`] while components are loading: a component's plugin may be missing. New runs
+    /// fail until it is loaded.
     ///
     /// # Errors
     /// If a registered plugin does not accept its arguments.
-    pub fn while_loading(
+    pub fn new_while_loading(
         list: &[PluginConfig],
         registered: &Factories<Arc<dyn Plugin>>,
         catalog: Arc<dyn CatalogSource>,
@@ -123,8 +123,8 @@ impl ConfiguredPlugins {
         }
         let before = std::mem::replace(&mut state.list, list);
         let is_kept = |plugin: &Arc<dyn Plugin>| state.list.native_plugins().any(|kept| Arc::ptr_eq(kept, plugin));
-        let gone: Vec<_> = before.native_plugins().filter(|plugin| !is_kept(plugin)).cloned().collect();
-        state.replaced.extend(gone);
+        let removed: Vec<_> = before.native_plugins().filter(|plugin| !is_kept(plugin)).cloned().collect();
+        state.replaced.extend(removed);
         state.resolved = resolved;
     }
 
@@ -136,7 +136,7 @@ impl ConfiguredPlugins {
         }
     }
 
-    /// Returns why no run starts: a plugin that is missing.
+    /// Returns why new runs are rejected: a plugin is missing. `None` if all are available.
     pub fn problem(&self) -> Option<PluginError> {
         self.state().resolved.plugins.as_ref().err().cloned()
     }
@@ -188,7 +188,7 @@ impl PluginSource for ConfiguredPlugins {
         if state.resolved.generation != self.catalog.snapshot().generation {
             let resolved = state.list.resolve(&self.registered, self.catalog.as_ref());
             match (&state.resolved.plugins, &resolved.plugins) {
-                (Ok(_), Err(error)) => tracing::error!("{error}; no run starts until it is available"),
+                (Ok(_), Err(error)) => tracing::error!("{error}; new runs are rejected until it is available"),
                 (Err(_), Ok(_)) => tracing::info!("all plugins are available again"),
                 (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
             }
@@ -219,8 +219,7 @@ impl PluginSource for ConfiguredPlugins {
     }
 }
 
-/// Closes the plugins of components that are gone or have another revision now, in their own tasks. Runs that still
-/// use them continue.
+/// Closes component plugins that were removed or replaced, each in its own task. Runs that still use them continue.
 fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
     let is_replaced = |plugin: &&Arc<dyn Plugin>| {
         let info = plugin.info();
@@ -230,7 +229,7 @@ fn close_replaced(replaced: &Plugins, now: Option<&Plugins>) {
     close_all(replaced.iter().filter(is_replaced).cloned());
 }
 
-/// Closes plugins in their own tasks.
+/// Closes plugins, each in its own task.
 fn close_all(plugins: impl Iterator<Item = Arc<dyn Plugin>>) {
     let runtime = tokio::runtime::Handle::try_current();
     for plugin in plugins {

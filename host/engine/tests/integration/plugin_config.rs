@@ -166,7 +166,7 @@ async fn no_run_starts_before_the_component_of_a_plugin_is_loaded() {
     let loaded = TestCatalogSource::new(None);
     let list: Vec<PluginConfig> = serde_json::from_value(json!(["logging", "kitchen/says"])).unwrap();
     let plugins =
-        ConfiguredPlugins::while_loading(&list, &Extensions::builtin().plugins, Arc::new(loaded.clone())).unwrap();
+        ConfiguredPlugins::new_while_loading(&list, &Extensions::builtin().plugins, Arc::new(loaded.clone())).unwrap();
     assert!(plugins.names().is_empty());
     let missing = plugins.current().map(|_| ()).unwrap_err();
     assert_eq!(missing.code(), "PLUGIN_MISSING");

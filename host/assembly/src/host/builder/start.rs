@@ -357,7 +357,7 @@ fn configure_plugins(
 ) -> Result<Arc<ConfiguredPlugins>, HostError> {
     let mut registered = crate::plugins::factories().clone();
     registered.extend(native);
-    let plugins = ConfiguredPlugins::while_loading(&config.plugins, &registered, catalog);
+    let plugins = ConfiguredPlugins::new_while_loading(&config.plugins, &registered, catalog);
     plugins.map(Arc::new).map_err(|source| HostError::Plugin { file: file.to_owned(), source })
 }
 
