@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{LoopDriver, output_schema, transfer};
 use crate::run::RunContext;
 
-/// Names of the engine's own tools. Other tools cannot have them.
+/// Names that are reserved for built-in tools.
 pub(crate) const RESERVED: [&str; 4] =
     [transfer::TRANSFER, output_schema::SET_MODEL_RESPONSE, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL];
 

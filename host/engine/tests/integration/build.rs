@@ -408,9 +408,9 @@ fn names_that_no_model_takes_for_a_tool_are_refused() {
         ("", "is empty"),
         ("-a", "must start with a letter, a digit or `_`"),
         ("a b", "may hold only letters, digits, `_`, `-` and dots"),
-        ("transfer_to_agent", "is that of a tool of the engine's own"),
-        ("set_model_response", "is that of a tool of the engine's own"),
-        ("adk_request_confirmation", "is that of a tool of the engine's own"),
+        ("transfer_to_agent", "is reserved for a built-in tool"),
+        ("set_model_response", "is reserved for a built-in tool"),
+        ("adk_request_confirmation", "is reserved for a built-in tool"),
     ] {
         let named = function_tool(name, "", |_: JsonMap, _| async { Ok(1) });
         assert_eq!(error_of(llm("root").tool(named).build()), format!("agent `root`: tool name `{name}` {reason}"));

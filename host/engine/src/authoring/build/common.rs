@@ -8,7 +8,7 @@ use super::error::BuildError;
 use crate::llm::tool_resolution;
 
 /// The fields of every kind of agent.
-pub(super) struct Common {
+pub(super) struct AgentFields {
     pub(super) name: String,
     pub(super) description: String,
     /// The sub-agents, or the error of the first that cannot be built.
@@ -16,7 +16,7 @@ pub(super) struct Common {
     pub(super) callbacks: Callbacks,
 }
 
-impl Common {
+impl AgentFields {
     pub(super) fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -26,7 +26,7 @@ impl Common {
         }
     }
 
-    pub(super) fn add(&mut self, sub_agent: Result<Agent, BuildError>) {
+    pub(super) fn add_sub_agent(&mut self, sub_agent: Result<Agent, BuildError>) {
         if let Ok(sub_agents) = &mut self.sub_agents {
             match sub_agent {
                 Ok(sub_agent) => sub_agents.push(sub_agent),
@@ -68,17 +68,17 @@ macro_rules! builder {
         impl $builder {
             /// Sets the description. The models of other agents read it to decide on a transfer.
             pub fn description(mut self, text: impl Into<String>) -> Self {
-                self.common.description = text.into();
+                self.fields.description = text.into();
                 self
             }
 
             /// Adds a sub-agent. A builder is built together with this one.
             pub fn sub_agent(mut self, agent: impl $crate::authoring::build::IntoAgent) -> Self {
-                self.common.add(agent.into_agent());
+                self.fields.add_sub_agent(agent.into_agent());
                 self
             }
 
-            $crate::authoring::build::callback::agent_hook_methods!(common.callbacks);
+            $crate::authoring::build::callback::agent_hook_methods!(fields.callbacks);
         }
 
         impl $crate::authoring::build::IntoAgent for $builder {
@@ -98,8 +98,7 @@ pub(super) use builder;
 pub fn check_tools(agent: &str, tools: &[Arc<dyn Tool>]) -> Result<(), BuildError> {
     for (index, tool) in tools.iter().enumerate() {
         let name = &tool.declaration().name;
-        let reserved =
-            tool_resolution::RESERVED.contains(&name.as_str()).then_some("is that of a tool of the engine's own");
+        let reserved = tool_resolution::RESERVED.contains(&name.as_str()).then_some("is reserved for a built-in tool");
         if let Some(reason) = reserved.or_else(|| invalid_name(name)) {
             return Err(BuildError::ToolName { agent: agent.into(), tool: name.clone(), reason });
         }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::callback::llm_hook_methods;
-use super::common::{Common, builder, check_tools};
+use super::common::{AgentFields, builder, check_tools};
 use super::error::BuildError;
 use super::schema::{self, schema};
 use crate::tools::IntoTool;
@@ -20,7 +20,7 @@ use crate::tools::toolsets::IntoToolset;
 /// Builds an agent that calls a model in a loop and runs the tools that the model calls.
 #[must_use]
 pub struct LlmAgentBuilder {
-    common: Common,
+    fields: AgentFields,
     llm: Box<LlmAgent>,
     /// Settings of model calls by name. They override those in `llm`.
     config: JsonMap,
@@ -30,7 +30,7 @@ builder!(LlmAgentBuilder);
 
 /// Creates a builder of an LLM agent. Without its own model, the agent uses that of its nearest ancestor with one.
 pub fn llm(name: impl Into<String>) -> LlmAgentBuilder {
-    LlmAgentBuilder { common: Common::new(name), llm: Box::default(), config: JsonMap::new() }
+    LlmAgentBuilder { fields: AgentFields::new(name), llm: Box::default(), config: JsonMap::new() }
 }
 
 impl LlmAgentBuilder {
@@ -203,7 +203,7 @@ impl LlmAgentBuilder {
     /// If a name is invalid, two tools have the same name, a schema or a setting is invalid, or a sub-agent cannot be
     /// built.
     pub fn build(mut self) -> Result<Agent, BuildError> {
-        let agent = &self.common.name;
+        let agent = &self.fields.name;
         check_tools(agent, &self.llm.tools)?;
         for (key, schema) in [("input_schema", &self.llm.input_schema), ("output_schema", &self.llm.output_schema)] {
             if let Some(reason) = schema.as_ref().and_then(schema::validation_error) {
@@ -216,7 +216,7 @@ impl LlmAgentBuilder {
         }
         let checked = self.llm.generate_content_config.check();
         checked.map_err(|reason| BuildError::Config { agent: agent.clone(), reason })?;
-        self.common.build(AgentKind::Llm(self.llm))
+        self.fields.build(AgentKind::Llm(self.llm))
     }
 }
 

@@ -5,21 +5,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, Model, ModelRef, RunError, Tool};
 
-use super::common::{Common, builder, check_tools};
+use super::common::{AgentFields, builder, check_tools};
 use super::error::BuildError;
 use crate::tools::IntoTool;
 
 /// Builds an agent that runs its sub-agents in order.
 #[must_use]
 pub struct SequentialAgentBuilder {
-    common: Common,
+    fields: AgentFields,
 }
 
 builder!(SequentialAgentBuilder);
 
 /// Creates a builder of an agent that runs its sub-agents in order.
 pub fn sequential(name: impl Into<String>) -> SequentialAgentBuilder {
-    SequentialAgentBuilder { common: Common::new(name) }
+    SequentialAgentBuilder { fields: AgentFields::new(name) }
 }
 
 impl SequentialAgentBuilder {
@@ -28,21 +28,21 @@ impl SequentialAgentBuilder {
     /// # Errors
     /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
-        self.common.build(AgentKind::Sequential)
+        self.fields.build(AgentKind::Sequential)
     }
 }
 
 /// Builds an agent that runs its sub-agents concurrently.
 #[must_use]
 pub struct ParallelAgentBuilder {
-    common: Common,
+    fields: AgentFields,
 }
 
 builder!(ParallelAgentBuilder);
 
 /// Creates a builder of an agent that runs its sub-agents concurrently, each in its own branch.
 pub fn parallel(name: impl Into<String>) -> ParallelAgentBuilder {
-    ParallelAgentBuilder { common: Common::new(name) }
+    ParallelAgentBuilder { fields: AgentFields::new(name) }
 }
 
 impl ParallelAgentBuilder {
@@ -51,14 +51,14 @@ impl ParallelAgentBuilder {
     /// # Errors
     /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
-        self.common.build(AgentKind::Parallel)
+        self.fields.build(AgentKind::Parallel)
     }
 }
 
 /// Builds an agent that runs its sub-agents repeatedly.
 #[must_use]
 pub struct LoopAgentBuilder {
-    common: Common,
+    fields: AgentFields,
     max_iterations: Option<u32>,
 }
 
@@ -66,7 +66,7 @@ builder!(LoopAgentBuilder);
 
 /// Creates a builder of an agent that runs its sub-agents in order, repeatedly, until one escalates.
 pub fn loop_agent(name: impl Into<String>) -> LoopAgentBuilder {
-    LoopAgentBuilder { common: Common::new(name), max_iterations: None }
+    LoopAgentBuilder { fields: AgentFields::new(name), max_iterations: None }
 }
 
 impl LoopAgentBuilder {
@@ -81,14 +81,14 @@ impl LoopAgentBuilder {
     /// # Errors
     /// If the name is invalid or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
-        self.common.build(AgentKind::Loop { max_iterations: self.max_iterations })
+        self.fields.build(AgentKind::Loop { max_iterations: self.max_iterations })
     }
 }
 
 /// Builds an agent that runs code.
 #[must_use]
 pub struct CustomAgentBuilder {
-    common: Common,
+    fields: AgentFields,
     custom: CustomAgentSpec,
 }
 
@@ -102,7 +102,7 @@ where
     R: Future<Output = Result<(), RunError>> + Send + 'static,
 {
     let custom = CustomAgentSpec { code: Arc::new(Code(code)), model: None, tools: Vec::new() };
-    CustomAgentBuilder { common: Common::new(name), custom }
+    CustomAgentBuilder { fields: AgentFields::new(name), custom }
 }
 
 impl CustomAgentBuilder {
@@ -135,8 +135,8 @@ impl CustomAgentBuilder {
     /// # Errors
     /// If a name is invalid, two tools have the same name, or a sub-agent cannot be built.
     pub fn build(self) -> Result<Agent, BuildError> {
-        check_tools(&self.common.name, &self.custom.tools)?;
-        self.common.build(AgentKind::Custom(self.custom))
+        check_tools(&self.fields.name, &self.custom.tools)?;
+        self.fields.build(AgentKind::Custom(self.custom))
     }
 }
 

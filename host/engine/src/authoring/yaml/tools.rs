@@ -25,7 +25,7 @@ impl TreeLoader<'_> {
             let tool = self.tool(reference, source)?;
             let name = &tool.declaration().name;
             if RESERVED.contains(&name.as_str()) {
-                let message = format!("the engine has a tool `{name}` of its own; give this one another name");
+                let message = format!("`{name}` is a built-in tool; give this tool another name");
                 return Err(source.error("name", &reference.name, message));
             }
             if resolved.iter().any(|other| other.declaration().name == *name) {

@@ -135,7 +135,7 @@ fn a_tool_cannot_have_the_name_of_a_tool_of_the_engine() {
     let registry = StaticCatalog::default().with_tool(tool("transfer_to_agent", |_, _| Ok(json!(1))));
     let error = load_agent(&folder.path().join("root_agent.yaml"), &registry).err().unwrap();
     assert_eq!(error.location(), Some((4, 5)));
-    assert_eq!(error.message(), "the engine has a tool `transfer_to_agent` of its own; give this one another name");
+    assert_eq!(error.message(), "`transfer_to_agent` is a built-in tool; give this tool another name");
 }
 
 #[test]

@@ -464,7 +464,7 @@ mod tests {
         assert!(error.contains("two tools are named `a1` to the model"), "{error}");
         chief = with_tools(&[("AgentTool", Some(r#"{"agent": "transfer_to_agent"}"#))]);
         let error = built(vec![chief, agent("transfer_to_agent", Vec::new())]).await.map(|_| ()).unwrap_err();
-        assert!(error.contains("tool name `transfer_to_agent` is that of a tool of the engine's own"), "{error}");
+        assert!(error.contains("tool name `transfer_to_agent` is reserved for a built-in tool"), "{error}");
     }
 
     #[tokio::test]
