@@ -151,7 +151,7 @@ impl ActiveRun {
         let file = &self.location.file;
         write_atomically(file, &yaml)
             .await
-            .map_err(|error| StoreError::backend(format!("writing {}", file.display()), error).into())
+            .map_err(|error| StoreError::backend(format!("cannot write {}", file.display()), error).into())
     }
 }
 
@@ -169,7 +169,7 @@ async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError
     let text = match tokio::fs::read_to_string(file).await {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StoreError::backend(format!("reading {}", file.display()), error).into()),
+        Err(error) => return Err(StoreError::backend(format!("cannot read {}", file.display()), error).into()),
     };
     let recordings = Recordings::parse(&text).map_err(|error| {
         RunError::BadInput(format!("{display_name}: {error}; move the file away to start a new recording"))
