@@ -36,7 +36,7 @@ pub struct AppSettings {
 /// When the events of sessions are added to the memory of users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MemoryAddition {
-    /// Only by components and clients.
+    /// Never automatically; components and clients can still add events.
     #[default]
     Never,
     /// After each run: the events of the run.

@@ -170,7 +170,7 @@ impl EventSink for EscalationSink {
         }
         let outcome = if event.is_final_response() { AgentOutcome::Done } else { AgentOutcome::Escalated };
         match self.outer.emit(event).await {
-            // `Stopped` if the event ended an enclosing agent too.
+            // `Stopped` means that the event also ended an enclosing agent.
             Ok(_) | Err(RunError::Stopped) => {
                 let _ = self.outcome.set(outcome);
                 Err(RunError::Stopped)

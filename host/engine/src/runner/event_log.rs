@@ -78,7 +78,7 @@ enum EventOrigin {
     User,
     /// An agent. Rejected once the run has ended.
     Agent,
-    /// The run itself, after its agents.
+    /// The run itself. Accepted after its agents have ended.
     Run,
     /// The runner's report of a failure. Stored and sent even if the run is cancelled or a plugin fails.
     Failure,

@@ -55,7 +55,7 @@ impl FrameSender {
 pub struct RunInProgress {
     pub session: SessionKey,
     pub id: String,
-    /// The time since this host has it.
+    /// Time since this host accepted the run.
     pub elapsed: Duration,
 }
 
@@ -165,7 +165,7 @@ impl RunBus {
         self.stopped.is_cancelled()
     }
 
-    /// Returns the token that is cancelled then.
+    /// Returns the token that is cancelled once all runs are stopped.
     pub(super) fn stop_token(&self) -> CancellationToken {
         self.stopped.clone()
     }
