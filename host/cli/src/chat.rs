@@ -1,7 +1,7 @@
 //! Chat in the terminal: a session with an app, with approval of tool calls and credentials for them.
 
 mod credential_request;
-mod pending_approvals;
+mod pending_calls;
 mod printer;
 mod session;
 

@@ -57,7 +57,7 @@ pub struct DotEnv {
 struct EnvFile {
     path: PathBuf,
     variables: Vec<(String, String)>,
-    /// Names that are not those of keys.
+    /// Names of variables that are not keys, and are not set.
     ignored: Vec<String>,
 }
 

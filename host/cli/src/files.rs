@@ -7,7 +7,7 @@ use anyhow::Context;
 /// Folders of build tools, which are not searched.
 const IGNORED_FOLDERS: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
 
-/// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and those of build tools.
+/// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and build tools' folders.
 pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, BufReader, Lines, Stdin};
 use tokio_util::sync::CancellationToken;
 
 use super::credential_request::{CredentialRequest, Question};
-use super::pending_approvals::{ApprovalRequest, Decision, PendingCalls};
+use super::pending_calls::{ApprovalRequest, Decision, PendingCalls};
 use super::printer::ChatPrinter;
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
@@ -101,7 +101,7 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
             for call in &pending.long_running {
                 anstream::eprintln!("{DIM}{call}{DIM:#}");
             }
-            if outcome != Outcome::Success || !pending.need_answer() {
+            if outcome != Outcome::Success || !pending.has_requests() {
                 return Ok(outcome);
             }
             let Some(answer) = self.answer(&pending).await? else { return Ok(Outcome::AnswerRequired) };

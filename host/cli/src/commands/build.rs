@@ -10,7 +10,7 @@ use hatchery_wasm::{Inspection, inspect, write_atomically};
 
 use crate::compiler;
 use crate::host::StorageArgs;
-use crate::inspection::doubtful_tools;
+use crate::inspection::uncallable_tools;
 use crate::languages::{self, BuiltComponent, Language};
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, ERROR, WARNING, escape_control, format_error, stdout};
@@ -147,7 +147,7 @@ async fn check_and_write(built: BuiltComponent, options: &BuildOptions) -> anyho
             Err(reason) => return Ok(BuildResult::Rejected(reason)),
         };
         items = format_items(&inspection);
-        warnings = doubtful_tools(&inspection);
+        warnings = uncallable_tools(&inspection);
     }
     let is_unchanged = std::fs::read(&file).is_ok_and(|before| before == built.bytes);
     // A host that watches the folder must never see a partial file.

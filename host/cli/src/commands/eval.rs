@@ -24,7 +24,7 @@ use crate::terminal::{list_names, plain_stdout, stdout};
 #[command(after_help = "Examples:\n  hatchery eval my-agents/dice\n  \
     hatchery eval my-agents/dice primes --runs 5 --junit report.xml\n\n\
     Runs the app on the conversations of my-agents/dice/primes.evalset.json, and on the sets that were created in the \
-    developer UI. Each conversation runs in a new session, which is not stored. The thresholds are those of \
+    developer UI. Each conversation runs in a new session, which is not stored. The thresholds come from \
     my-agents/dice/test_config.json:\n\n  \
     {\"criteria\": {\"tool_trajectory_avg_score\": 1.0, \"response_match_score\": 0.8}}\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
@@ -46,7 +46,7 @@ pub struct Args {
     /// Number of concurrent runs
     #[arg(long, default_value_t = 4, value_name = "N")]
     parallel: usize,
-    /// Use the metrics and thresholds of this file instead of those of the app
+    /// Use the metrics and thresholds of this file instead of the app's
     #[arg(long, value_name = "FILE")]
     test_config: Option<PathBuf>,
     #[command(flatten)]

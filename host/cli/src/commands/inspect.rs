@@ -11,7 +11,7 @@ use hatchery_wasm::{GrantReport, Inspection, Limits, inspect_file};
 use serde_json::{Value, json};
 
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
-use crate::inspection::doubtful_tools;
+use crate::inspection::uncallable_tools;
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, stdout};
 use crate::{compiler, files};
@@ -22,7 +22,7 @@ use crate::{compiler, files};
     network, and a fake clock. Components that are refused, for example by the signature policy, are not run; only their \
     exports and imports are shown.")]
 pub struct Args {
-    /// A component, or a folder with components; grants and limits are those of hatchery.yaml in the same folder
+    /// A component, or a folder with components; grants and limits come from hatchery.yaml in the same folder
     #[arg(value_name = "FILE_OR_DIR", default_value = ".")]
     path: PathBuf,
     #[command(flatten)]
@@ -61,7 +61,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 } else {
                     print(&inspection, limits, &file)?
                 }
-                for doubt in doubtful_tools(&inspection) {
+                for doubt in uncallable_tools(&inspection) {
                     anstream::eprintln!("{WARNING}warning:{WARNING:#} {}: {}", file.display(), escape_control(&doubt));
                 }
             }

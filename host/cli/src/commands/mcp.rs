@@ -16,7 +16,7 @@ use crate::outcome::Outcome;
 pub struct Args {
     /// The folder with components (*.wasm) and YAML agents (NAME/root_agent.yaml)
     dir: PathBuf,
-    /// Expose these tools in addition to those of hatchery.yaml: `COMPONENT/TOOL`, where `*` is a wildcard
+    /// Expose these tools in addition to the tools in hatchery.yaml: `COMPONENT/TOOL`, where `*` is a wildcard
     #[arg(long, value_name = "PATTERN")]
     tools: Vec<String>,
     #[command(flatten)]

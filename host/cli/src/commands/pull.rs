@@ -21,7 +21,7 @@ use crate::terminal::{BOLD, DIM, ERROR, WARNING, format_error, plain_stdout, std
     after_help = "Examples:\n  hatchery pull my-agents registry.example/team/dice:1.0\n  hatchery pull my-agents\n  hatchery pull my-agents \
                   --update\n\nThe first command adds a component. The second restores and verifies the components in hatchery.lock. The \
                   third updates them to the current versions of their tags.\n\nCredentials are HATCHERY_REGISTRY_USER and \
-                  HATCHERY_REGISTRY_PASSWORD, for the registry in HATCHERY_REGISTRY, or those of `docker login`."
+                  HATCHERY_REGISTRY_PASSWORD, for the registry in HATCHERY_REGISTRY, or the credentials of `docker login`."
 )]
 pub struct Args {
     /// The served folder
@@ -40,7 +40,7 @@ pub struct Args {
     /// Check signatures of trusted keys: off, warn or require; overrides `registry.signatures` of hatchery.yaml
     #[arg(long, value_name = "POLICY")]
     signatures: Option<SignaturePolicy>,
-    /// Trust this minisign public key, or the one in this file, in addition to those of hatchery.yaml
+    /// Trust this minisign public key, or the one in this file, in addition to the keys in hatchery.yaml
     #[arg(long, value_name = "KEY_OR_FILE", value_parser = parse_trusted_key)]
     trust: Vec<TrustedKey>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use crate::terminal::{BOLD, DIM, plain_stdout, stdout};
 #[command(
     after_help = "Examples:\n  hatchery push dice.wasm registry.example/team/dice:1.0\n  hatchery push dice.wasm localhost:5000/dice:1.0 \
                   --sign-with minisign.key\n\nCredentials are HATCHERY_REGISTRY_USER and HATCHERY_REGISTRY_PASSWORD, for the registry in \
-                  HATCHERY_REGISTRY, or those of `docker login`. A signature covers the component's name and, if the tag is a \
+                  HATCHERY_REGISTRY, or the credentials of `docker login`. A signature covers the component's name and, if the tag is a \
                   version, the version. HATCHERY_SIGNING_PASSWORD is the password of the signing key."
 )]
 pub struct Args {

@@ -35,7 +35,7 @@ use reload::{Hangup, ServedConfig};
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8080;
 
-/// How long a stop may take in addition to `server.drain_timeout`. Its waits are shorter together.
+/// How long a stop may take in addition to `server.drain_timeout`. Longer than the sum of the waits during a stop.
 const MAX_STOP: Duration = Duration::from_secs(30);
 
 #[derive(clap::Args)]
@@ -129,7 +129,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 pub async fn serve(
     dir: &Path,
     args: ServerArgs,
-    is_watched: bool,
+    watch: bool,
     on_listening: impl FnOnce(&str),
 ) -> anyhow::Result<Outcome> {
     if dir.is_file() {
@@ -137,30 +137,18 @@ pub async fn serve(
     }
     let (args, mut interrupts) = (Arc::new(args), Interrupts::listen()?);
     let listen = args.listen()?;
-    let source = args.config.source(dir).required(args.config_required);
     let hangup = Hangup::listen()?;
-    let mut builder = host::builder(source, &args.storage).watch(is_watched);
-    let loaded = builder.read_config()?;
-    allowed_hosts(&listen, &args, &loaded.config, &loaded.file)?;
-    start_audit(dir, &args, loaded)?;
-    let config_file = loaded.file.clone();
-    let telemetry = Telemetry::from_environment()?;
-    let builder = telemetry.export_from(builder.trace(true));
-    let started = interrupts.race(host::start(builder)).await;
-    let Some(host) = started.transpose()? else { return Ok(Outcome::Interrupted) };
-    let is_loading = host.is_loading();
-    if !is_loading {
-        finish_loading(&host).await?;
-    }
+    let Some(started) = start_host(dir, &args, &listen, watch, &mut interrupts).await? else {
+        return Ok(Outcome::Interrupted);
+    };
+    let StartedHost { host, config_file, telemetry, is_loading } = started;
     let OpenServer { server, listen, url, a2a, has_auth, has_dev_ui } =
         open_server(dir, &args, listen, &host, &config_file, &telemetry.metrics).await?;
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
     let apps = host.apps().clone();
     let announcement = Announcement { listen: &listen, url: &url, source: apps.as_ref(), is_json: args.json, has_auth };
-    announcement.write_first(&loading, has_dev_ui)?;
-    on_listening(&url);
-    notify(Notification::Ready);
+    announce(&announcement, &loading, has_dev_ui, on_listening)?;
     let (mut load_result, mut watchdog) = (Ok(()), None);
     let stop = async {
         let load = async {
@@ -173,20 +161,78 @@ pub async fn serve(
             a2a.resume_push_notifications();
             anyhow::Ok(())
         };
-        let interrupt = async {
-            tokio::select! {
-                () = interrupts.wait_for_first() => {}
-                () = hangup.follow(host.config_reloader()) => {}
-            }
-        };
-        load_result = load_until_interrupted(load, interrupt).await;
-        let limit = host.config().server.drain_timeout.saturating_add(MAX_STOP);
-        watchdog = Watchdog::start(limit, "active runs and connections")
-            .inspect_err(|error| tracing::warn!(%error, "the stop has no watchdog"))
-            .ok();
+        load_result = load_until_interrupted(load, wait_until_stopped(&host, interrupts, hangup)).await;
+        watchdog = start_watchdog(&host);
         notify(Notification::Stopping);
     };
     server.serve(stop).await;
+    shut_down(host, telemetry, watchdog).await?;
+    load_result.map(|()| Outcome::Success)
+}
+
+/// A host that was started, and what belongs to it.
+struct StartedHost {
+    host: Host,
+    config_file: PathBuf,
+    telemetry: Telemetry,
+    is_loading: bool,
+}
+
+/// Starts the host of a folder, with its audit log and the receivers of its spans. `None` if a signal arrives first.
+async fn start_host(
+    dir: &Path,
+    args: &ServerArgs,
+    listen: &ListenAddress,
+    watch: bool,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Option<StartedHost>> {
+    let source = args.config.source(dir).required(args.config_required);
+    let mut builder = host::builder(source, &args.storage).watch(watch);
+    let loaded = builder.read_config()?;
+    allowed_hosts(listen, args, &loaded.config, &loaded.file)?;
+    start_audit(dir, args, loaded)?;
+    let config_file = loaded.file.clone();
+    let telemetry = Telemetry::from_environment()?;
+    let builder = telemetry.export_from(builder.trace(true));
+    let started = interrupts.race(host::start(builder)).await;
+    let Some(host) = started.transpose()? else { return Ok(None) };
+    let is_loading = host.is_loading();
+    if !is_loading {
+        finish_loading(&host).await?;
+    }
+    Ok(Some(StartedHost { host, config_file, telemetry, is_loading }))
+}
+
+/// Tells the terminal, the caller and systemd that the server accepts connections.
+fn announce(
+    announcement: &Announcement<'_>,
+    loading: &[String],
+    has_dev_ui: bool,
+    on_listening: impl FnOnce(&str),
+) -> anyhow::Result<()> {
+    announcement.write_first(loading, has_dev_ui)?;
+    on_listening(announcement.url);
+    notify(Notification::Ready);
+    Ok(())
+}
+
+/// Waits for a signal that stops the host. On a hangup the host reloads its configuration instead.
+async fn wait_until_stopped(host: &Host, interrupts: Interrupts, hangup: Hangup) {
+    tokio::select! {
+        () = interrupts.wait_for_first() => {}
+        () = hangup.follow(host.config_reloader()) => {}
+    }
+}
+
+fn start_watchdog(host: &Host) -> Option<Watchdog> {
+    let limit = host.config().server.drain_timeout.saturating_add(MAX_STOP);
+    Watchdog::start(limit, "active runs and connections")
+        .inspect_err(|error| tracing::warn!(%error, "cannot start the shutdown watchdog"))
+        .ok()
+}
+
+/// Stops the host, and then sends its last spans.
+async fn shut_down(host: Host, telemetry: Telemetry, watchdog: Option<Watchdog>) -> anyhow::Result<()> {
     let enter = |step| watchdog.iter().for_each(|watchdog| watchdog.enter(step));
     enter("plugins, toolsets, MCP servers, code executors and stores");
     host.stop().await;
@@ -194,7 +240,7 @@ pub async fn serve(
     telemetry.shut_down().await?;
     enter("the end of the process");
     tracing::info!("stopped");
-    load_result.map(|()| Outcome::Success)
+    Ok(())
 }
 
 /// A server that listens, and the settings that the announcement and the log mention.

@@ -74,7 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(if is_trusted { Outcome::Success } else { Outcome::Failure })
 }
 
-/// Prints the requested access and asks. The stored hash is that of the text that was printed.
+/// Prints the requested access and asks. Stores the hash of exactly the text that was printed.
 fn decide(store: &TrustStore, args: &Args, loaded: &LoadedConfig) -> anyhow::Result<bool> {
     let mut out = anstream::stderr();
     writeln!(out, "{} requests access outside of its folder:\n", escape_control(&loaded.file.display().to_string()))?;

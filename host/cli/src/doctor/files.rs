@@ -10,7 +10,7 @@ use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
-use crate::inspection::doubtful_parameters;
+use crate::inspection::check_parameters;
 use crate::terminal::pluralize;
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
@@ -28,7 +28,7 @@ fn check_tools(component: &Arc<Component>) -> Vec<Finding> {
     let tools = component.names(ItemKind::Tool).filter_map(|name| component.tool(name));
     let doubts = tools.filter_map(|tool| {
         let declaration = tool.declaration();
-        doubtful_parameters(&format!("{}/{}", component.name(), declaration.name), declaration.parameters.as_ref())
+        check_parameters(&format!("{}/{}", component.name(), declaration.name), declaration.parameters.as_ref())
     });
     doubts.map(Finding::error).collect()
 }

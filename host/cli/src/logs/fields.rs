@@ -39,7 +39,7 @@ impl PlainVisitor<'_, '_> {
         write!(self.writer, "{value:?}")
     }
 
-    /// Leaves a field to the default visitor, which writes nothing for those of the crate `log`.
+    /// Leaves a field to the default visitor, which writes nothing for fields of the crate `log`.
     fn delegate(&mut self, field: &Field, record: impl FnOnce(&mut DefaultVisitor<'_>)) {
         if self.result.is_ok() {
             let mut visitor = DefaultVisitor::new(self.writer.by_ref(), self.is_empty);

@@ -164,7 +164,7 @@ async fn a_manifest_is_read_up_to_a_limit() {
     assert_eq!(
         error_of(&fake).await,
         format!(
-            "the manifest of {reference} has more than 4194304 bytes; it is not that of a component, check the name"
+            "the manifest of {reference} has more than 4194304 bytes; it is not the manifest of a component; check the name"
         )
     );
     assert!(*fake.sent.lock().unwrap() < DECLARED, "all of it was read");

@@ -53,7 +53,7 @@ impl Projects {
         Ok(Self { projects: projects.collect(), profile: profile.to_owned() })
     }
 
-    /// Builds every project whose sources differ from those of its last build, and prints how that went.
+    /// Builds every project whose sources differ from the sources of its last build, and prints how that went.
     pub async fn build_changed(&mut self) {
         for project in &mut self.projects {
             let sources = sources(&project.folder);
@@ -80,7 +80,7 @@ impl Projects {
 }
 
 impl Project {
-    /// Returns the sources if they differ from those of the last build and have not changed since the last check: an
+    /// Returns the sources if they differ from the sources of the last build and have not changed since the last check: an
     /// editor may still be writing.
     async fn settled_change(&mut self) -> Option<Sources> {
         let folder = self.folder.clone();

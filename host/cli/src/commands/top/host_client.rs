@@ -105,7 +105,7 @@ impl HostClient {
     /// Returns a snapshot.
     pub(super) async fn snapshot(&self) -> anyhow::Result<Snapshot> {
         let body = read(self.get("/stats").await?).await?;
-        let stats = serde_json::from_slice(&body).context("/stats: the answer is not that of a host")?;
+        let stats = serde_json::from_slice(&body).context("/stats: the response is not from a Hatchery host")?;
         Ok(Snapshot { stats, events: self.events().await? })
     }
 

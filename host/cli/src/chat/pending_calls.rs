@@ -63,7 +63,7 @@ struct ConfirmationArgs {
 
 impl PendingCalls {
     /// Returns true if the user must answer before the calls can be made.
-    pub fn need_answer(&self) -> bool {
+    pub fn has_requests(&self) -> bool {
         !self.approvals.is_empty() || !self.credentials.is_empty()
     }
 
@@ -242,7 +242,7 @@ mod tests {
         partial.content = event(json!([confirmation_call("q1", json!({}))]), &[]).content.clone();
         let malformed = json!([{"functionCall": {"id": "q2", "name": "adk_request_confirmation", "args": {}}}]);
         let pending = pending_after(&[Event::new(partial), event(malformed, &[])]);
-        assert!(!pending.need_answer() && pending.long_running.is_empty(), "{pending:?}");
+        assert!(!pending.has_requests() && pending.long_running.is_empty(), "{pending:?}");
     }
 
     #[test]
@@ -254,8 +254,8 @@ mod tests {
         let pending = pending_after(&[call(), event(request.clone(), &["q1"])]);
         let texts: Vec<_> = pending.credentials.iter().map(ToString::to_string).collect();
         assert_eq!(texts, ["wire needs your API key for the query parameter key"]);
-        assert!(pending.need_answer() && pending.long_running.is_empty());
-        assert!(!pending_after(&[call(), event(request, &[])]).need_answer());
+        assert!(pending.has_requests() && pending.long_running.is_empty());
+        assert!(!pending_after(&[call(), event(request, &[])]).has_requests());
     }
 
     #[test]
