@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode};
 use reqwest::Url;
 
-use crate::capabilities;
+use crate::capabilities::anthropic_capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
@@ -50,7 +50,7 @@ impl ModelProvider for AnthropicProvider {
     }
 
     fn capabilities(&self, _name: &str) -> ModelCapabilities {
-        capabilities::of_anthropic()
+        anthropic_capabilities()
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -95,7 +95,7 @@ pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> 
 
 impl WireFormat for MessagesFormat {
     fn capabilities(&self) -> ModelCapabilities {
-        capabilities::of_anthropic()
+        anthropic_capabilities()
     }
 
     async fn url(&self, endpoint: &Endpoint, streaming_mode: StreamingMode) -> Result<Url, ModelError> {

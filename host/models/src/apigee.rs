@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{Model, ModelCapabilities, ModelError, ModelErrorKind};
 
 use crate::Secret;
-use crate::capabilities;
+use crate::capabilities::{gemini_capabilities, openai_capabilities};
 use crate::gemini::{self, KEY_HEADER};
 use crate::http::{Authentication, Endpoint, Http};
 use crate::openai::{Dialect, chat_model};
@@ -96,10 +96,10 @@ impl ModelProvider for ApigeeProvider {
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         match ApigeeName::parse(name, self.vertex.is_preferred()) {
-            Some(ApigeeName { protocol: Protocol::ChatCompletions, model, .. }) => capabilities::of_openai(model),
+            Some(ApigeeName { protocol: Protocol::ChatCompletions, model, .. }) => openai_capabilities(model),
             // A gateway passes requests on, and no connections.
             Some(ApigeeName { model, .. }) => {
-                ModelCapabilities { live: false, ..capabilities::of_gemini(model).unwrap_or_default() }
+                ModelCapabilities { live: false, ..gemini_capabilities(model).unwrap_or_default() }
             }
             None => ModelCapabilities::default(),
         }

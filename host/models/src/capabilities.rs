@@ -4,7 +4,7 @@ use hatchery_core::{ModelCapabilities, ResponseGrouping};
 
 /// Returns the capabilities of the Gemini model of this name, which may be a full one
 /// (`projects/…/models/gemini-3-pro`). `None` if the name is not one of a Gemini model.
-pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
+pub(crate) fn gemini_capabilities(name: &str) -> Option<ModelCapabilities> {
     let version = name.rsplit('/').next()?.strip_prefix("gemini-")?;
     let digits: String = version.chars().take_while(char::is_ascii_digit).collect();
     let major = digits.parse::<u32>().ok();
@@ -18,8 +18,8 @@ pub(crate) fn of_gemini(name: &str) -> Option<ModelCapabilities> {
 
 /// Returns the capabilities of a model that is served by the protocol of OpenAI, possibly a Gemini model behind a
 /// proxy.
-pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
-    let capabilities = of_gemini(name).unwrap_or(ModelCapabilities {
+pub(crate) fn openai_capabilities(name: &str) -> ModelCapabilities {
+    let capabilities = gemini_capabilities(name).unwrap_or(ModelCapabilities {
         schema_with_tools: true,
         response_grouping: response_grouping(name),
         ..ModelCapabilities::default()
@@ -28,12 +28,12 @@ pub(crate) fn of_openai(name: &str) -> ModelCapabilities {
 }
 
 /// Returns the capabilities of the models of Anthropic.
-pub(crate) fn of_anthropic() -> ModelCapabilities {
+pub(crate) fn anthropic_capabilities() -> ModelCapabilities {
     ModelCapabilities::default()
 }
 
 /// Returns the capabilities of a model of a compatible server, where only the family of the model is known.
-pub(crate) fn of_compatible(name: &str) -> ModelCapabilities {
+pub(crate) fn compatible_capabilities(name: &str) -> ModelCapabilities {
     ModelCapabilities { response_grouping: response_grouping(name), ..ModelCapabilities::default() }
 }
 

@@ -20,7 +20,7 @@ use reqwest::Url;
 use self::embeddings::GeminiEmbedder;
 use self::live::Dialer;
 use self::partial_args::PartialCalls;
-use crate::capabilities;
+use crate::capabilities::gemini_capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::http_model::{HttpModel, WireFormat};
@@ -65,7 +65,7 @@ impl ModelProvider for GeminiProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        capabilities::of_gemini(name).unwrap_or_default()
+        gemini_capabilities(name).unwrap_or_default()
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

@@ -126,8 +126,8 @@ struct Link<P> {
     unanswered_pings: u32,
 }
 
-/// One event in the life of a connection.
-enum Step {
+/// The next event of a connection.
+enum ConnectionEvent {
     Request(Option<LiveRequest>),
     Frame(Result<Option<Bytes>, ModelError>),
     Delivered(bool),
@@ -151,21 +151,21 @@ impl<P: LiveProtocol> Link<P> {
             {
                 tracing::debug!(%error, "a live connection cannot be continued yet, and is used until it ends");
             }
-            let step = tokio::select! {
-                request = requests.recv() => Step::Request(request),
+            let event = tokio::select! {
+                request = requests.recv() => ConnectionEvent::Request(request),
                 permit = responses.reserve(), if !undelivered.is_empty() => match (permit, undelivered.pop_front()) {
                     (Ok(permit), Some(response)) => {
                         permit.send(response);
-                        Step::Delivered(true)
+                        ConnectionEvent::Delivered(true)
                     }
-                    _ => Step::Delivered(false),
+                    _ => ConnectionEvent::Delivered(false),
                 },
                 frame = next_frame(&mut self.socket, &self.origin, &mut self.unanswered_pings), if undelivered.is_empty() => {
-                    Step::Frame(frame)
+                    ConnectionEvent::Frame(frame)
                 }
-                _ = pings.tick() => Step::Ping,
+                _ = pings.tick() => ConnectionEvent::Ping,
             };
-            match self.perform(step, &mut undelivered).await {
+            match self.handle(event, &mut undelivered).await {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break,
                 Err(error) => {
@@ -180,29 +180,31 @@ impl<P: LiveProtocol> Link<P> {
         let _ = self.socket.close(None).await;
     }
 
-    /// Performs a step, and adds responses for the agent to `undelivered`. Breaks if the agent has left, or the server
+    /// Handles an event, and adds responses for the agent to `undelivered`. Breaks if the agent has left, or the server
     /// has closed the connection for good.
-    async fn perform(
+    async fn handle(
         &mut self,
-        step: Step,
+        event: ConnectionEvent,
         undelivered: &mut VecDeque<Result<LiveResponse, ModelError>>,
     ) -> Result<ControlFlow<()>, ModelError> {
-        match step {
-            Step::Request(Some(request)) => match self.protocol.encode(&request) {
+        match event {
+            ConnectionEvent::Request(Some(request)) => match self.protocol.encode(&request) {
                 Ok(frames) => self.send(frames).await?,
                 Err(reason) => undelivered.push_back(Err(self.origin.error(ModelErrorKind::BadRequest, reason))),
             },
-            Step::Request(None) | Step::Delivered(false) => return Ok(ControlFlow::Break(())),
-            Step::Delivered(true) => {}
-            Step::Frame(Ok(Some(json))) => undelivered.extend(self.protocol.decode(&json)?.into_iter().map(Ok)),
-            Step::Frame(Ok(None)) => {
+            ConnectionEvent::Request(None) | ConnectionEvent::Delivered(false) => return Ok(ControlFlow::Break(())),
+            ConnectionEvent::Delivered(true) => {}
+            ConnectionEvent::Frame(Ok(Some(json))) => {
+                undelivered.extend(self.protocol.decode(&json)?.into_iter().map(Ok))
+            }
+            ConnectionEvent::Frame(Ok(None)) => {
                 if !self.resume().await? {
                     return Ok(ControlFlow::Break(()));
                 }
             }
-            Step::Frame(Err(error)) => self.recover(error).await?,
+            ConnectionEvent::Frame(Err(error)) => self.recover(error).await?,
             // Pongs are only read while frames are.
-            Step::Ping => self.ping(undelivered.is_empty()).await?,
+            ConnectionEvent::Ping => self.ping(undelivered.is_empty()).await?,
         }
         Ok(ControlFlow::Continue(()))
     }

@@ -20,7 +20,7 @@ use reqwest::Url;
 
 use self::embeddings::OpenAiEmbedder;
 pub(crate) use self::settings::{is_strict, tool_choice_of};
-use crate::capabilities;
+use crate::capabilities::{compatible_capabilities, openai_capabilities};
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
@@ -126,8 +126,8 @@ impl ModelProvider for ChatProvider {
             Dialect::OpenAi if realtime::serves(name) => {
                 ModelCapabilities { live: true, ..ModelCapabilities::default() }
             }
-            Dialect::OpenAi => capabilities::of_openai(name),
-            Dialect::Compatible => capabilities::of_compatible(name),
+            Dialect::OpenAi => openai_capabilities(name),
+            Dialect::Compatible => compatible_capabilities(name),
         }
     }
 

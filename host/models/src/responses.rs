@@ -14,7 +14,7 @@ use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabiliti
 use reqwest::Url;
 use serde_json::Value;
 
-use crate::capabilities;
+use crate::capabilities::openai_capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
@@ -47,7 +47,7 @@ impl ModelProvider for ResponsesProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        capabilities::of_openai(name)
+        openai_capabilities(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

@@ -1,6 +1,6 @@
 //! The services that are reached by a URL and a key: their names, variables and defaults.
 
-use crate::settings::{BaseUrl, Connection};
+use crate::settings::Connection;
 
 /// The services that are reached by a URL and a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -34,8 +34,7 @@ pub(crate) struct ServiceInfo {
     /// The variables of the key. The first that is set is used.
     pub(crate) key_variables: &'static [&'static str],
     pub(crate) url_variable: &'static str,
-    /// The default, or an example of a URL that must be set.
-    pub(crate) default_url: Result<&'static str, &'static str>,
+    pub(crate) url: ServiceUrl,
     pub(crate) key_rule: KeyRule,
 }
 
@@ -47,12 +46,17 @@ impl ServiceInfo {
 
     /// Returns where requests are sent. `None` if the URL is missing.
     pub(crate) fn base_url(&self, connection: &Connection) -> Option<String> {
-        connection.base_url.as_ref().map(BaseUrl::as_str).or(self.default_url.ok()).map(str::to_owned)
+        let url = match (&connection.base_url, self.url) {
+            (Some(url), _) => url.as_str(),
+            (None, ServiceUrl::Default(url)) => url,
+            (None, ServiceUrl::Required { .. }) => return None,
+        };
+        Some(url.to_owned())
     }
 
     /// Returns the variable to set, if a required one is missing.
     pub(crate) fn missing(&self, connection: &Connection) -> Option<String> {
-        if let (Err(example), None) = (self.default_url, &connection.base_url) {
+        if let (ServiceUrl::Required { example }, None) = (self.url, &connection.base_url) {
             return Some(format!("{}, such as {example}", self.url_variable));
         }
         match self.key_rule {
@@ -64,6 +68,16 @@ impl ServiceInfo {
             KeyRule::RequiredAtDefaultUrl | KeyRule::Optional => None,
         }
     }
+}
+
+/// The base URL of a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServiceUrl {
+    Default(&'static str),
+    /// It must be set, such as to the example.
+    Required {
+        example: &'static str,
+    },
 }
 
 /// The rule for the key of a service.
@@ -101,7 +115,7 @@ impl Service {
                 provider: "gcp.gemini",
                 key_variables: &["GOOGLE_API_KEY", "GEMINI_API_KEY"],
                 url_variable: "GOOGLE_GEMINI_BASE_URL",
-                default_url: Ok("https://generativelanguage.googleapis.com"),
+                url: ServiceUrl::Default("https://generativelanguage.googleapis.com"),
                 key_rule: KeyRule::Required,
             },
             Self::Vertex => &ServiceInfo {
@@ -109,7 +123,7 @@ impl Service {
                 provider: "gcp.vertex_ai",
                 key_variables: &[],
                 url_variable: "GOOGLE_VERTEX_BASE_URL",
-                default_url: Ok("https://aiplatform.googleapis.com"),
+                url: ServiceUrl::Default("https://aiplatform.googleapis.com"),
                 key_rule: KeyRule::Optional,
             },
             Self::OpenAi => &ServiceInfo {
@@ -117,7 +131,7 @@ impl Service {
                 provider: "openai",
                 key_variables: &["OPENAI_API_KEY"],
                 url_variable: "OPENAI_BASE_URL",
-                default_url: Ok("https://api.openai.com/v1"),
+                url: ServiceUrl::Default("https://api.openai.com/v1"),
                 key_rule: KeyRule::RequiredAtDefaultUrl,
             },
             Self::Anthropic => &ServiceInfo {
@@ -125,7 +139,7 @@ impl Service {
                 provider: "anthropic",
                 key_variables: &["ANTHROPIC_API_KEY"],
                 url_variable: "ANTHROPIC_BASE_URL",
-                default_url: Ok("https://api.anthropic.com"),
+                url: ServiceUrl::Default("https://api.anthropic.com"),
                 key_rule: KeyRule::Required,
             },
             Self::Ollama => &ServiceInfo {
@@ -133,7 +147,7 @@ impl Service {
                 provider: "ollama",
                 key_variables: &["OLLAMA_API_KEY"],
                 url_variable: "OLLAMA_BASE_URL",
-                default_url: Err("http://localhost:11434/v1"),
+                url: ServiceUrl::Required { example: "http://localhost:11434/v1" },
                 key_rule: KeyRule::Optional,
             },
             Self::Vllm => &ServiceInfo {
@@ -141,7 +155,7 @@ impl Service {
                 provider: "vllm",
                 key_variables: &["VLLM_API_KEY"],
                 url_variable: "VLLM_BASE_URL",
-                default_url: Err("http://localhost:8000/v1"),
+                url: ServiceUrl::Required { example: "http://localhost:8000/v1" },
                 key_rule: KeyRule::Optional,
             },
             Self::LlamaCpp => &ServiceInfo {
@@ -149,7 +163,7 @@ impl Service {
                 provider: "llamacpp",
                 key_variables: &["LLAMACPP_API_KEY"],
                 url_variable: "LLAMACPP_BASE_URL",
-                default_url: Err("http://localhost:8080/v1"),
+                url: ServiceUrl::Required { example: "http://localhost:8080/v1" },
                 key_rule: KeyRule::Optional,
             },
             Self::OpenRouter => &ServiceInfo {
@@ -157,7 +171,7 @@ impl Service {
                 provider: "openrouter",
                 key_variables: &["OPENROUTER_API_KEY"],
                 url_variable: "OPENROUTER_BASE_URL",
-                default_url: Ok("https://openrouter.ai/api/v1"),
+                url: ServiceUrl::Default("https://openrouter.ai/api/v1"),
                 key_rule: KeyRule::Required,
             },
             Self::Apigee => &ServiceInfo {
@@ -165,7 +179,7 @@ impl Service {
                 provider: "apigee",
                 key_variables: &["APIGEE_API_KEY"],
                 url_variable: "APIGEE_PROXY_URL",
-                default_url: Err("https://gateway.example/path"),
+                url: ServiceUrl::Required { example: "https://gateway.example/path" },
                 key_rule: KeyRule::Optional,
             },
         }

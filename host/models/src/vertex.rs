@@ -8,12 +8,13 @@ use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKi
 use reqwest::Url;
 
 use self::embeddings::VertexEmbedder;
+use crate::capabilities::{anthropic_capabilities, gemini_capabilities};
 use crate::google_credentials::GoogleCredentials;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, GoogleCloud, Settings};
-use crate::{anthropic, capabilities, gemini};
+use crate::{anthropic, gemini};
 
 pub(crate) const DEFAULT_LOCATION: &str = "global";
 /// The version of the API for models of Google.
@@ -34,7 +35,7 @@ pub(crate) struct VertexProvider {
 /// The path of a model in Vertex AI.
 pub(crate) struct VertexPath {
     version: String,
-    /// `None` for the one of the credentials.
+    /// `None` uses the project of the credentials.
     project: Option<String>,
     location: String,
     publisher: &'static str,
@@ -170,11 +171,7 @@ impl ModelProvider for VertexProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        if name.contains("claude-") {
-            capabilities::of_anthropic()
-        } else {
-            capabilities::of_gemini(name).unwrap_or_default()
-        }
+        if name.contains("claude-") { anthropic_capabilities() } else { gemini_capabilities(name).unwrap_or_default() }
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

@@ -1,7 +1,7 @@
 //! Idle and first-byte timeouts of streams, size limits of bodies, and redaction of keys.
 
 use super::*;
-use crate::service::{KeyRule, ServiceInfo};
+use crate::service::{KeyRule, ServiceInfo, ServiceUrl};
 
 fn origin() -> Arc<Origin> {
     Arc::new(Origin {
@@ -11,7 +11,7 @@ fn origin() -> Arc<Origin> {
             provider: "someone",
             key_variables: &["KEY"],
             url_variable: "URL",
-            default_url: Err("https://someone.example"),
+            url: ServiceUrl::Required { example: "https://someone.example" },
             key_rule: KeyRule::Required,
         },
         secrets: vec![Secret::from("s3cret")],

@@ -18,7 +18,7 @@ pub use self::request::{chat_options, chat_request};
 use self::response::{StreamDecoder, complete_response};
 use super::ConversionError;
 use super::service::LibraryService;
-use crate::capabilities;
+use crate::capabilities::compatible_capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, IDLE_TIMEOUT, body_error, first_byte, retry_after, unreachable};
 use crate::provider::ModelProvider;
@@ -34,17 +34,17 @@ const PREFIX: &str = "genai:";
 static SERVICES: LazyLock<Vec<(AdapterKind, LibraryService)>> = LazyLock::new(|| {
     let describe = |kind: &AdapterKind| {
         let key_variable = kind.default_key_env_name();
-        (*kind, LibraryService::new("genai", kind.as_str(), own_service(*kind), key_variable, default_url(*kind)))
+        (*kind, LibraryService::new("genai", kind.as_str(), builtin_service(*kind), key_variable, default_url(*kind)))
     };
     AdapterKind::all().iter().map(describe).collect()
 });
 
 /// Returns the services that only this library has.
 pub(super) fn services() -> impl Iterator<Item = &'static ServiceInfo> {
-    SERVICES.iter().filter(|(_, service)| service.own.is_none()).map(|(_, service)| &service.info)
+    SERVICES.iter().filter(|(_, service)| service.builtin.is_none()).map(|(_, service)| &service.info)
 }
 
-fn own_service(kind: AdapterKind) -> Option<Service> {
+fn builtin_service(kind: AdapterKind) -> Option<Service> {
     match kind {
         AdapterKind::OpenAI | AdapterKind::OpenAIResp => Some(Service::OpenAi),
         AdapterKind::Gemini | AdapterKind::GeminiIx => Some(Service::Gemini),
@@ -97,7 +97,7 @@ impl ModelProvider for GenaiProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        capabilities::of_compatible(name)
+        compatible_capabilities(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -159,7 +159,7 @@ impl Model for GenaiModel {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        capabilities::of_compatible(&self.iden.model_name)
+        compatible_capabilities(&self.iden.model_name)
     }
 }
 

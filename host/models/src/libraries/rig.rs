@@ -23,7 +23,7 @@ use self::response::{StreamDecoder, response};
 use self::transport::Transport;
 use super::service::LibraryService;
 use crate::Secret;
-use crate::capabilities;
+use crate::capabilities::compatible_capabilities;
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, first_byte};
 use crate::provider::ModelProvider;
@@ -36,17 +36,17 @@ static SERVICES: LazyLock<Vec<(ProviderId, LibraryService)>> = LazyLock::new(|| 
     let describe = |id: ProviderId| {
         let url = id.config("").map(|config| config.base_url().to_owned()).unwrap_or_default();
         let key_variable = id.api_key_env().filter(|_| id.requires_credential());
-        (id, LibraryService::new("rig", id.vendor(), own_service(id), key_variable, url))
+        (id, LibraryService::new("rig", id.vendor(), builtin_service(id), key_variable, url))
     };
     ProviderId::all().map(describe).collect()
 });
 
 /// Returns the services that only this library has.
 pub(super) fn services() -> impl Iterator<Item = &'static ServiceInfo> {
-    SERVICES.iter().filter(|(_, service)| service.own.is_none()).map(|(_, service)| &service.info)
+    SERVICES.iter().filter(|(_, service)| service.builtin.is_none()).map(|(_, service)| &service.info)
 }
 
-fn own_service(id: ProviderId) -> Option<Service> {
+fn builtin_service(id: ProviderId) -> Option<Service> {
     match id.vendor() {
         "openai" => Some(Service::OpenAi),
         "anthropic" => Some(Service::Anthropic),
@@ -80,7 +80,7 @@ impl ModelProvider for RigProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        capabilities::of_compatible(name)
+        compatible_capabilities(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -133,7 +133,7 @@ impl Model for RigModel {
     }
 
     fn capabilities(&self) -> ModelCapabilities {
-        capabilities::of_compatible(self.reference.model())
+        compatible_capabilities(self.reference.model())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The providers of the libraries as services: their names, variables and defaults.
 
 use super::{URL_SUFFIX, prefix};
-use crate::service::{KeyRule, Service, ServiceInfo};
+use crate::service::{KeyRule, Service, ServiceInfo, ServiceUrl};
 use crate::settings::{Connection, Settings};
 
 /// Ends of variables with keys.
@@ -11,25 +11,25 @@ const KEY_SUFFIXES: [&str; 3] = ["_API_KEY", "_KEY", "_TOKEN"];
 pub(super) struct LibraryService {
     pub(super) info: ServiceInfo,
     /// The service of this crate with the same settings.
-    pub(super) own: Option<Service>,
+    pub(super) builtin: Option<Service>,
 }
 
 impl LibraryService {
-    /// Describes a provider by the variable of its key, from which that of its URL is derived. Its strings live as long
-    /// as the process: there is one description of each provider.
+    /// Describes a provider by the variable of its key, from which the variable of its URL is derived. Its strings live
+    /// as long as the process: there is one description of each provider.
     pub(super) fn new(
         library: &str,
         provider: &str,
-        own: Option<Service>,
+        builtin: Option<Service>,
         key_variable: Option<&'static str>,
         default_url: String,
     ) -> Self {
         let name = leak(format!("{provider} (by {library})"));
         let id = leak(provider.to_lowercase());
-        let default_url = Ok(leak(default_url));
-        let info = match own.map(Service::info) {
+        let url = ServiceUrl::Default(leak(default_url));
+        let info = match builtin.map(Service::info) {
             Some(ServiceInfo { provider, key_variables, url_variable, key_rule, .. }) => {
-                ServiceInfo { name, provider, key_variables, url_variable, default_url, key_rule: *key_rule }
+                ServiceInfo { name, provider, key_variables, url_variable, url, key_rule: *key_rule }
             }
             None => ServiceInfo {
                 name,
@@ -39,16 +39,16 @@ impl LibraryService {
                     "{}{URL_SUFFIX}",
                     key_variable.map_or(provider.to_uppercase(), variable_prefix)
                 )),
-                default_url,
+                url,
                 key_rule: key_variable.map_or(KeyRule::Optional, |_| KeyRule::RequiredAtDefaultUrl),
             },
         };
-        Self { info, own }
+        Self { info, builtin }
     }
 
     /// Returns the connection in the settings.
     pub(super) fn connection(&self, settings: &Settings) -> Connection {
-        match self.own {
+        match self.builtin {
             Some(service) => settings.connection(service),
             None => settings.libraries.get(prefix(&self.info)).cloned().unwrap_or_default(),
         }

@@ -54,7 +54,7 @@ pub(super) enum ToolJson<'a> {
     ModelTool(&'a Value),
 }
 
-/// Returns the tools. The error names a tool of the model that is specific to Gemini.
+/// Returns the tools. Returns an error that names a model tool that only Gemini has.
 pub(super) fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
     let functions = request.tools.iter().map(|tool| Ok(ToolJson::Function(function(tool))));
     let model_tools = request.model_tools.iter().map(|tool| match tool.get("type") {

@@ -38,7 +38,7 @@ pub(crate) struct LiveSession {
 }
 
 /// The next event of a connection.
-enum Step {
+enum ConnectionEvent {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
     /// There is a place in the queue; false if it is closed.
     Ready(bool),
@@ -72,24 +72,24 @@ impl LiveSession {
         let mut pings = ping_ticks(self.limits.ping);
         let mut early_end = None;
         loop {
-            let step = self.next_step(run, &mut pings, stop, early_end.is_some()).await;
-            let ended = match step {
-                Step::Received(frame) => self.handle_frame(frame).await,
-                Step::Ready(is_open) => {
+            let event = self.next_event(run, &mut pings, stop, early_end.is_some()).await;
+            let ended = match event {
+                ConnectionEvent::Received(frame) => self.handle_frame(frame).await,
+                ConnectionEvent::Ready(is_open) => {
                     self.enqueue(is_open);
                     None
                 }
-                Step::Emitted(Some(Ok(event))) => self.send_event(&event).await,
-                Step::Emitted(Some(Err(RunError::Cancelled))) if early_end.is_some() => early_end.take(),
-                Step::Emitted(Some(Err(error))) => Some(LiveEnd::Failed(error)),
-                Step::Emitted(None) => Some(early_end.take().unwrap_or(LiveEnd::Finished)),
-                Step::Ping => self.socket.ping(self.pending.is_empty()).await.err().map(LiveEnd::from),
-                Step::Stop => {
+                ConnectionEvent::Emitted(Some(Ok(event))) => self.send_event(&event).await,
+                ConnectionEvent::Emitted(Some(Err(RunError::Cancelled))) if early_end.is_some() => early_end.take(),
+                ConnectionEvent::Emitted(Some(Err(error))) => Some(LiveEnd::Failed(error)),
+                ConnectionEvent::Emitted(None) => Some(early_end.take().unwrap_or(LiveEnd::Finished)),
+                ConnectionEvent::Ping => self.socket.ping(self.pending.is_empty()).await.err().map(LiveEnd::from),
+                ConnectionEvent::Stop => {
                     early_end = Some(LiveEnd::Stopped);
                     self.queue.stop();
                     None
                 }
-                Step::Idle => {
+                ConnectionEvent::Idle => {
                     early_end = Some(LiveEnd::Idle(self.limits.idle.as_secs_f64()));
                     self.queue.close();
                     None
@@ -115,21 +115,21 @@ impl LiveSession {
     }
 
     /// Waits for the next event. Once the connection `is_ending`, only the current turn is awaited.
-    async fn next_step(
+    async fn next_event(
         &mut self,
         run: &mut Run,
         pings: &mut Interval,
         stop: &CancellationToken,
         is_ending: bool,
-    ) -> Step {
+    ) -> ConnectionEvent {
         let is_receiving = self.pending.is_empty();
         tokio::select! {
-            event = run.next() => Step::Emitted(event),
-            frame = self.socket.receive(), if is_receiving => Step::Received(frame),
-            ready = self.queue.ready(), if !is_receiving => Step::Ready(ready.is_ok()),
-            _ = pings.tick() => Step::Ping,
-            () = stop.cancelled(), if !is_ending => Step::Stop,
-            () = sleep_until(self.idle_since + self.limits.idle), if !is_ending => Step::Idle,
+            event = run.next() => ConnectionEvent::Emitted(event),
+            frame = self.socket.receive(), if is_receiving => ConnectionEvent::Received(frame),
+            ready = self.queue.ready(), if !is_receiving => ConnectionEvent::Ready(ready.is_ok()),
+            _ = pings.tick() => ConnectionEvent::Ping,
+            () = stop.cancelled(), if !is_ending => ConnectionEvent::Stop,
+            () = sleep_until(self.idle_since + self.limits.idle), if !is_ending => ConnectionEvent::Idle,
         }
     }
 

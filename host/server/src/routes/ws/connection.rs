@@ -59,7 +59,7 @@ enum Work {
 }
 
 /// The next event of a connection.
-enum Step {
+enum ConnectionEvent {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
     Emitted(SocketMessage),
     Ping,
@@ -135,18 +135,18 @@ impl Connection {
     async fn exchange(&mut self, stop: &CancellationToken) -> End {
         let mut pings = ping_ticks(self.state.config().keep_alive);
         loop {
-            let done = match self.next_step(&mut pings, stop).await {
-                Step::Received(Ok(Some(text))) => self.handle(&text).await,
-                Step::Received(Ok(None)) => Ok(()),
-                Step::Received(Err(end)) => Err(end.into()),
-                Step::Emitted(message) => self.emit(message).await,
-                Step::Ping => self.socket.ping(true).await.map_err(End::from),
-                Step::Stop => {
+            let done = match self.next_event(&mut pings, stop).await {
+                ConnectionEvent::Received(Ok(Some(text))) => self.handle(&text).await,
+                ConnectionEvent::Received(Ok(None)) => Ok(()),
+                ConnectionEvent::Received(Err(end)) => Err(end.into()),
+                ConnectionEvent::Emitted(message) => self.emit(message).await,
+                ConnectionEvent::Ping => self.socket.ping(true).await.map_err(End::from),
+                ConnectionEvent::Stop => {
                     self.is_stopping = true;
                     self.leave_followed();
                     Ok(())
                 }
-                Step::Idle => Err(End::Idle(self.state.config().live_idle_timeout.as_secs_f64())),
+                ConnectionEvent::Idle => Err(End::Idle(self.state.config().live_idle_timeout.as_secs_f64())),
             };
             match done {
                 Err(end) => return end,
@@ -156,14 +156,14 @@ impl Connection {
         }
     }
 
-    async fn next_step(&mut self, pings: &mut Interval, stop: &CancellationToken) -> Step {
+    async fn next_event(&mut self, pings: &mut Interval, stop: &CancellationToken) -> ConnectionEvent {
         let idle_end = self.idle_since + self.state.config().live_idle_timeout;
         tokio::select! {
-            frame = self.socket.receive() => Step::Received(frame),
-            Some(message) = self.messages.next() => Step::Emitted(message),
-            _ = pings.tick() => Step::Ping,
-            () = stop.cancelled(), if !self.is_stopping => Step::Stop,
-            () = sleep_until(idle_end), if self.runs.is_empty() => Step::Idle,
+            frame = self.socket.receive() => ConnectionEvent::Received(frame),
+            Some(message) = self.messages.next() => ConnectionEvent::Emitted(message),
+            _ = pings.tick() => ConnectionEvent::Ping,
+            () = stop.cancelled(), if !self.is_stopping => ConnectionEvent::Stop,
+            () = sleep_until(idle_end), if self.runs.is_empty() => ConnectionEvent::Idle,
         }
     }
 
