@@ -157,7 +157,9 @@ pub enum RegistryError {
         "components.{name}.signed_by: the key {id} is not trusted; add its public key to `registry.trusted_keys` of hatchery.yaml"
     )]
     UntrustedSigner { name: String, id: KeyId },
-    #[error("the manifest of {reference} has more than {max} bytes; it is not the manifest of a component; check the name")]
+    #[error(
+        "the manifest of {reference} has more than {max} bytes; it is not the manifest of a component; check the name"
+    )]
     ManifestTooLarge {
         reference: String,
         /// In bytes.
