@@ -40,7 +40,7 @@ impl Accept for Listener {
     }
 }
 
-/// A server cannot start.
+/// Errors that prevent the server from starting.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// It cannot listen on its address.
@@ -159,12 +159,11 @@ async fn shut_down(state: &AppState, connections: Connections) {
         drain_timeout.as_secs()
     );
     let mut end = pin!(async {
+        // Close live runs and client streams, which never end by themselves.
         let close_sessions = async {
-            // Live runs have no end of their own either.
             state.live().close().await;
             runner.drain().await;
             if let Some(mcp) = state.mcp() {
-                // The event streams of MCP clients have no end of their own.
                 mcp.close();
             }
             if let Some(a2a) = state.a2a() {
@@ -172,6 +171,7 @@ async fn shut_down(state: &AppState, connections: Connections) {
             }
         };
         tokio::join!(connections.shutdown(), close_sessions);
+        // Requests that were in progress may have started runs after the first drain.
         runner.drain().await;
     });
     if tokio::time::timeout(drain_timeout, &mut end).await.is_ok() {

@@ -167,9 +167,9 @@ impl AppState {
         self.shared.tls.get()
     }
 
-    /// Checks a changed configuration, and reads the keys and the certificate that it names, if these have changed or
-    /// `rereads` is true. Returns what applies it without a restart: requests and connections in progress keep what
-    /// they have started with. Whether the server speaks HTTPS, and its base path, cannot change.
+    /// Checks a changed configuration, and reads its keys and certificate if their settings have changed or `rereads`
+    /// is true. Returns a function that applies it: requests and connections in progress keep the earlier one. Changes
+    /// of `base_path`, and between HTTP and HTTPS, need a restart.
     ///
     /// # Errors
     /// The problem, with its key and without the text of an API key. Nothing is changed then.

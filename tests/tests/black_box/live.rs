@@ -105,7 +105,7 @@ async fn what_is_wrong_with_a_connection_is_told_in_its_close_frame() -> Result<
         (
             "app_name=parrot&user_id=tester&session_id=s&modalities=SMELL",
             1008,
-            "modalities `SMELL` is none of TEXT, AUDIO, VIDEO".into(),
+            "`SMELL` is not a modality; use TEXT, AUDIO, VIDEO".into(),
         ),
     ] {
         expect_close(&mut Live::open(&host, query).await?, code, &reason).await?;

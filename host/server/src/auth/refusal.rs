@@ -12,24 +12,24 @@ use crate::error::ApiError;
 pub(super) enum Refusal {
     /// It has none.
     Missing,
-    /// It has a text that is no key.
+    /// The API key is unknown.
     UnknownKey,
     /// The login has ended.
     LoggedOut,
     /// It has a token that is not valid, for this reason.
     InvalidToken(&'static str),
-    /// Its token was valid.
+    /// Its token has expired.
     ExpiredToken,
     /// Its token is valid and has no role.
     NoRole,
-    /// The keys of the issuer are not there, so no token can be checked.
-    NoKeys,
+    /// The issuer's keys could not be read, so no token can be verified.
+    IssuerUnavailable,
 }
 
 impl Refusal {
     /// Returns true if other credentials would help.
     pub(super) fn is_of_client(&self) -> bool {
-        *self != Self::NoKeys
+        *self != Self::IssuerUnavailable
     }
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Refusal {
             Self::InvalidToken(reason) => write!(f, "an invalid token: {reason}"),
             Self::ExpiredToken => f.write_str("an expired token"),
             Self::NoRole => f.write_str("a token without a role"),
-            Self::NoKeys => f.write_str("the keys of the issuer cannot be read"),
+            Self::IssuerUnavailable => f.write_str("the keys of the issuer cannot be read"),
         }
     }
 }
@@ -70,7 +70,7 @@ impl From<Refusal> for ApiError {
                 let detail = "the token has no role that this server knows; its issuer must add `use` or `operate`";
                 Self::new(StatusCode::FORBIDDEN, "ROLE_REQUIRED", detail)
             }
-            Refusal::NoKeys => {
+            Refusal::IssuerUnavailable => {
                 let detail = "tokens cannot be checked now, since the keys of their issuer cannot be read; try again";
                 let error = Self::new(StatusCode::SERVICE_UNAVAILABLE, "ISSUER_UNAVAILABLE", detail);
                 Self { retry_after: Some(Duration::from_secs(30)), ..error }

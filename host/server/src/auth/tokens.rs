@@ -85,7 +85,7 @@ impl Tokens {
         }
         let key = self.keys.find(header.kid.as_deref(), header.alg).await.map_err(|error| match error {
             KeyError::Unknown => Refusal::InvalidToken("its issuer has no such key"),
-            KeyError::Unavailable => Refusal::NoKeys,
+            KeyError::Unavailable => Refusal::IssuerUnavailable,
         })?;
         let mut validation = Validation::new(header.alg);
         validation.leeway = self.config.clock_skew.as_secs();

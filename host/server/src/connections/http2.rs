@@ -30,7 +30,7 @@ pub(crate) use websocket::StreamWindow;
 /// Maximum number of requests of a connection at a time.
 const MAX_STREAMS: u32 = 100;
 
-/// Maximum number of bytes of a response that wait for a window, in addition to those of the connection.
+/// Maximum number of bytes of a response that wait for a window, in addition to the connection's buffer.
 const MAX_CHUNK: usize = 16 << 10;
 
 /// Timeouts of a connection.
@@ -163,7 +163,8 @@ impl Drop for OpenStream {
     }
 }
 
-/// Runs the requests of a connection, each as a task that ends when its client reads nothing of the response.
+/// Spawns the requests of a connection. A request is dropped if its client reads nothing of the response for
+/// `write_timeout`.
 #[derive(Clone)]
 struct Streams {
     open: Arc<OpenStreams>,
@@ -171,7 +172,7 @@ struct Streams {
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
-    /// Runs a request, or what sends the messages of a WebSocket, which its request starts and whose window it has.
+    /// Spawns a request, or the task that sends the messages of its WebSocket, which shares the request's window.
     fn execute(&self, stream: F) {
         let (open, window, write_timeout) = (self.open.clone().begin(), current_window(), self.write_timeout);
         tokio::spawn(async move {

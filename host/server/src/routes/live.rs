@@ -110,7 +110,7 @@ fn live_config(query: &[(String, String)]) -> Result<LiveConnectConfig, LiveEnd>
     let lists = values(query, "modalities", "modalities");
     let modalities: Vec<_> = lists.flat_map(|list| list.split(',')).map(|one| one.trim().to_uppercase()).collect();
     if let Some(wrong) = modalities.iter().find(|one| !MODALITIES.contains(&one.as_str())) {
-        let reason = format!("modalities `{wrong}` is none of {}", MODALITIES.join(", "));
+        let reason = format!("`{wrong}` is not a modality; use {}", MODALITIES.join(", "));
         return Err(LiveEnd::Refused(close_code::POLICY, reason));
     }
     let proactive = is_set(query, "proactive_audio", "proactiveAudio");

@@ -1,4 +1,4 @@
-//! The time until which a certificate (X.509) is valid.
+//! Expiry of certificates (X.509).
 
 use std::time::{Duration, SystemTime};
 
@@ -7,42 +7,42 @@ use simple_asn1::{ASN1Block, from_der};
 /// Time before the expiry of a certificate from which the log warns.
 const WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Checks that a certificate has not expired, and warns if it soon will. One that cannot be read here is left to
-/// rustls.
+/// Checks that a certificate has not expired, and warns if it soon will. A certificate that cannot be parsed here is
+/// left to rustls.
 ///
 /// # Errors
 /// The problem.
 pub(super) fn check(certificate: &[u8], now: SystemTime) -> Result<(), String> {
-    let Some((end, text)) = end(certificate) else { return Ok(()) };
-    let Ok(left) = end.duration_since(now) else {
-        return Err(format!("it has expired on {text} UTC; renew it"));
+    let Some((expiry, date)) = not_after(certificate) else { return Ok(()) };
+    let Ok(left) = expiry.duration_since(now) else {
+        return Err(format!("it has expired on {date} UTC; renew it"));
     };
     if left < WARNING {
-        tracing::warn!("the certificate of the server expires on {text} UTC; renew it");
+        tracing::warn!("the certificate of the server expires on {date} UTC; renew it");
     }
     Ok(())
 }
 
-/// Returns the end of a certificate, also as a text. `None` if it has fields of an unknown kind, or is not a
+/// Returns when a certificate expires, also as a date. `None` if it has fields of an unknown kind, or is not a
 /// certificate.
-fn end(certificate: &[u8]) -> Option<(SystemTime, String)> {
+fn not_after(certificate: &[u8]) -> Option<(SystemTime, String)> {
     let blocks = from_der(certificate).ok()?;
     let [ASN1Block::Sequence(_, certificate)] = blocks.as_slice() else { return None };
     let ASN1Block::Sequence(_, signed) = certificate.first()? else { return None };
-    // The first sequence of two times; the fields before have others.
-    let end = signed.iter().find_map(|field| match field {
+    // The validity is the first sequence of two times.
+    let not_after = signed.iter().find_map(|field| match field {
         ASN1Block::Sequence(_, validity) => match validity.as_slice() {
             [
                 ASN1Block::UTCTime(..) | ASN1Block::GeneralizedTime(..),
-                ASN1Block::UTCTime(_, end) | ASN1Block::GeneralizedTime(_, end),
-            ] => Some(end),
+                ASN1Block::UTCTime(_, not_after) | ASN1Block::GeneralizedTime(_, not_after),
+            ] => Some(not_after),
             _ => None,
         },
         _ => None,
     })?;
-    // One from before 1970 has expired as well as one from then.
-    let seconds = u64::try_from(end.assume_utc().unix_timestamp()).unwrap_or_default();
-    Some((SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), end.date().to_string()))
+    // A time before 1970 counts as 1970, which is in the past as well.
+    let seconds = u64::try_from(not_after.assume_utc().unix_timestamp()).unwrap_or_default();
+    Some((SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), not_after.date().to_string()))
 }
 
 #[cfg(test)]
@@ -58,13 +58,13 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_read_in_both_formats_of_times() {
+    fn the_expiry_is_read_in_both_formats_of_times() {
         for (year, seconds) in [(2020, 1_583_539_200), (2060, 2_845_843_200)] {
-            let (end, text) = end(&certificate(year)).unwrap();
-            assert_eq!(end, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
-            assert_eq!(text, format!("{year}-03-07"));
+            let (expiry, date) = not_after(&certificate(year)).unwrap();
+            assert_eq!(expiry, SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+            assert_eq!(date, format!("{year}-03-07"));
         }
-        assert_eq!(end(b"no certificate"), None);
+        assert_eq!(not_after(b"no certificate"), None);
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl ConnectionRun {
     async fn read_stored(&self) -> Option<Box<RunView>> {
         let runs = self.state.services().sessions.runs()?;
         let run = runs.get(&self.session, self.run_id.as_deref()?).await;
-        let run = run.inspect_err(|error| tracing::warn!(%error, "a run was not read at its end")).ok()??;
+        let run = run.inspect_err(|error| tracing::warn!(%error, "could not read a run that has ended")).ok()??;
         Some(Box::new(run.into()))
     }
 }
