@@ -60,7 +60,7 @@ fn check_keys(object: &Map<String, Value>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the text at a JSON pointer (RFC 6901), or `""` if there is none.
+/// Returns the string at a JSON pointer (RFC 6901), or `""` if there is none.
 pub fn text_at<'a>(event: &'a Value, pointer: &str) -> &'a str {
     event.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

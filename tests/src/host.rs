@@ -199,7 +199,7 @@ impl Host {
         self.wait_within(BUILD_TIMEOUT, what, condition).await
     }
 
-    /// Waits until its log contains a text.
+    /// Waits until its log contains a string.
     ///
     /// # Errors
     /// After a timeout.

@@ -92,7 +92,7 @@ pub fn swap(text: Swap) -> anyhow::Result<Vec<u8>> {
     replace(component("swap")?, b"unset", text.text().as_bytes()).context("swap.wasm")
 }
 
-/// Replaces the only occurrence of a text by another one of the same length.
+/// Replaces the only occurrence of a string by another one of the same length.
 fn replace(mut bytes: Vec<u8>, old: &[u8], new: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut positions = bytes.windows(old.len()).enumerate().filter(|(_, window)| *window == old);
     let position = positions.next().map(|(position, _)| position).context("it does not contain the text to replace")?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-/// Returns a text as one word of a POSIX shell command, quoted if necessary.
+/// Returns a string as one word of a POSIX shell command, quoted if necessary.
 pub fn quote(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {
@@ -34,7 +34,7 @@ pub fn session_commands(url: &str, app: &str, has_auth: bool) -> String {
     format!("curl -s -X POST {session}{key}\ncurl -N {run}{key} -H 'Content-Type: application/json' -d {message}")
 }
 
-/// Percent-encodes a text as a path segment of a URL.
+/// Percent-encodes a string as a path segment of a URL.
 fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut encoded, byte| {
         // Writing to a string cannot fail.

@@ -5,7 +5,7 @@
 
 use serde_yaml::{Mapping, Value};
 
-/// The reason why grants cannot be added to a text.
+/// The reason why grants cannot be added to a configuration.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EditError {
     /// The text is not a valid mapping.

@@ -144,7 +144,7 @@ fn junit_case(suite: &str, case: &CaseSummary) -> String {
     format!("{head}>\n      <{element} message=\"{first}\">{all}</{element}>\n    </testcase>\n")
 }
 
-/// Escapes a text for XML. Characters that XML does not have become `�`.
+/// Escapes a string for XML. Characters that XML does not have become `�`.
 fn escape_xml(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -124,7 +124,7 @@ fn stty(args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the text with visible control characters instead of ones that control the terminal. Line breaks and tabs are
+/// Returns the string with visible control characters instead of ones that control the terminal. Line breaks and tabs are
 /// kept.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| c.is_control() && c != '\n' && c != '\t';
@@ -134,7 +134,7 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if is_escaped(c) { c.escape_unicode().to_string() } else { c.to_string() }).collect()
 }
 
-/// Returns the text as one line of at most `max_chars` characters.
+/// Returns the string as one line of at most `max_chars` characters.
 pub fn truncate(text: &str, max_chars: usize) -> String {
     truncate_chars(&escape_control(text).replace('\n', "\\n"), max_chars)
 }

@@ -192,7 +192,7 @@ async fn without_an_answer_the_command_says_how_to_give_one() -> Result<()> {
     Ok(())
 }
 
-/// Reads what the terminal shows until it has a text.
+/// Reads what the terminal shows until it contains a string.
 async fn read_until(terminal: &mut ChildStdout, shown: &mut String, text: &str) -> Result<()> {
     let mut buffer = [0; 4096];
     while !shown.contains(text) {

@@ -164,5 +164,5 @@ async fn a_session_becomes_a_case_that_is_run_over_the_routes_of_both_clients() 
 }
 
 fn text_of(value: &Value) -> Result<String> {
-    value.as_str().map(str::to_owned).context("a text")
+    value.as_str().map(str::to_owned).context("a string")
 }

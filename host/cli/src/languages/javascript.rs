@@ -234,7 +234,7 @@ fn assemble(project: &Path, manifest: &Manifest, sdk: &Path, work: &Path) -> any
     copy_sdk(sdk, &app)
 }
 
-/// Returns a text that identifies the packages of a project.
+/// Returns a string that identifies the packages of a project.
 fn packages_key(project: &Path) -> anyhow::Result<String> {
     let lock = project.join("package-lock.json");
     if !lock.is_file() {

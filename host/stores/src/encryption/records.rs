@@ -1,4 +1,4 @@
-//! Small records, which are sealed as a text.
+//! Small records, which are sealed as strings.
 
 use aws_lc_rs::aead::{Aad, NONCE_LEN, Nonce};
 use base64::Engine;
@@ -53,12 +53,12 @@ impl EncryptionKeys {
         parse(sealed).is_some_and(|(id, _)| !self.has(id))
     }
 
-    /// Seals a text.
+    /// Seals a string.
     pub(super) fn seal_text(&self, record: Record<'_>, text: &str) -> Result<String, StoreError> {
         self.seal(record, text.as_bytes())
     }
 
-    /// Opens a text. Returns one that is not sealed as it is.
+    /// Opens a sealed string. Returns other strings unchanged.
     pub(super) fn open_text(&self, record: Record<'_>, text: String) -> Result<String, StoreError> {
         match self.open(record, &text)? {
             Some(content) => String::from_utf8(content).map_err(|error| unreadable(record, error)),
@@ -67,7 +67,7 @@ impl EncryptionKeys {
     }
 }
 
-/// Returns the id of the key of a sealed record and its Base64; `None` for other texts.
+/// Returns the id of the key of a sealed record and its Base64; `None` for other strings.
 fn parse(sealed: &str) -> Option<(&str, &str)> {
     sealed.strip_prefix(PREFIX)?.split_once(':')
 }

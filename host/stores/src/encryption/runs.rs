@@ -24,7 +24,7 @@ impl RunText {
         }
     }
 
-    /// Seals or opens a text of a run.
+    /// Seals or opens a string of a run.
     fn convert(
         self,
         session: &SessionKey,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Returns a text as in JSON, without the quotes.
+/// Returns a string as in JSON, without the quotes.
 pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     if !text.contains(|character: char| character.is_control() || character == '"' || character == '\\') {
         return Cow::Borrowed(text);
@@ -13,7 +13,7 @@ pub(crate) fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(inner.unwrap_or_default().to_owned())
 }
 
-/// Returns the text that was escaped.
+/// Returns the string that was escaped.
 pub(crate) fn unescape(text: &str) -> Cow<'_, str> {
     if !text.contains('\\') {
         return Cow::Borrowed(text);

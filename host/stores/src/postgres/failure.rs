@@ -122,7 +122,7 @@ fn from_server(error: Error, noun: &str, context: &str) -> StoreError {
         Some(code) if *code == SqlState::DISK_FULL => {
             StoreError::Full { context: context.to_owned(), source: describe(&error).into() }
         }
-        // U+0000 in a name, or a text too long for an index.
+        // U+0000 in a name, or a string too long for an index.
         Some(code) if *code == SqlState::CHARACTER_NOT_IN_REPERTOIRE || *code == SqlState::PROGRAM_LIMIT_EXCEEDED => {
             StoreError::InvalidRequest(format!("{context}: PostgreSQL cannot store this: {}", describe(&error)))
         }

@@ -71,7 +71,7 @@ impl PostgresSessions {
         move |error| self.database.error(&OnSession("read the session", key), error.into())
     }
 
-    /// Runs a function that returns one text, the outcome.
+    /// Runs a function that returns one string, the outcome.
     async fn outcome(
         &self,
         doing: &str,

@@ -167,7 +167,7 @@ fn recipe(kind: Kind, route: Route) -> Result<String> {
     }
 }
 
-/// Replaces a text that occurs in a configuration.
+/// Replaces a string that occurs in a configuration.
 fn replace(text: &str, from: &str, to: &str) -> Result<String> {
     ensure!(text.contains(from), "{from:?} is not in:\n{text}");
     Ok(text.replace(from, to))

@@ -115,7 +115,7 @@ fn line(view: &mut String, text: &str) {
     let _ = write!(view, "\n{text}");
 }
 
-/// Returns a text from a client in a column. Control characters in it are visible.
+/// Returns a string from a client in a column. Control characters in it are visible.
 fn column(text: &str) -> String {
     format!("{:<24}", truncate(text, 22))
 }
