@@ -259,48 +259,65 @@ impl Context {
     }
 }
 
+/// Defines the constructor of the context of a call, and the methods by which the call steers the run.
+macro_rules! call_context {
+    ($context:ident) => {
+        impl $context {
+            pub(crate) fn new() -> Self {
+                Self(Context::new())
+            }
+
+            /// Transfers the conversation to another agent after this call.
+            ///
+            /// # Errors
+            /// If there is no such agent.
+            pub fn transfer_to(&self, agent: &str) -> Result<(), Error> {
+                Ok(agents::transfer(agent)?)
+            }
+
+            /// Ends the nearest loop around the agent, and the parallel agents in between, after this call.
+            ///
+            /// # Errors
+            /// If the code runs outside of a session.
+            pub fn escalate(&self) -> Result<(), Error> {
+                Ok(agents::escalate()?)
+            }
+
+            /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In
+            /// an agent that is called as a tool, ends the run of that agent.
+            ///
+            /// # Errors
+            /// If the code runs outside of a session.
+            pub fn end_invocation(&self) -> Result<(), Error> {
+                Ok(agents::end_invocation()?)
+            }
+
+            /// Makes the result of the tool call the final answer, without a summary by the model.
+            ///
+            /// # Errors
+            /// If the code runs outside of a session.
+            pub fn skip_summarization(&self) -> Result<(), Error> {
+                Ok(agents::skip_summarization()?)
+            }
+        }
+
+        impl Deref for $context {
+            type Target = Context;
+
+            fn deref(&self) -> &Context {
+                &self.0
+            }
+        }
+    };
+}
+
 /// The context of a tool call.
 #[derive(Debug, Clone)]
 pub struct ToolContext(Context);
 
+call_context!(ToolContext);
+
 impl ToolContext {
-    pub(crate) fn new() -> Self {
-        Self(Context::new())
-    }
-
-    /// Transfers the conversation to another agent after this call.
-    ///
-    /// # Errors
-    /// If there is no such agent.
-    pub fn transfer_to(&self, agent: &str) -> Result<(), Error> {
-        Ok(agents::transfer(agent)?)
-    }
-
-    /// Ends the nearest loop around the agent, and the parallel agents in between, after this call.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn escalate(&self) -> Result<(), Error> {
-        Ok(agents::escalate()?)
-    }
-
-    /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In an
-    /// agent that is called as a tool, ends the run of that agent.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn end_invocation(&self) -> Result<(), Error> {
-        Ok(agents::end_invocation()?)
-    }
-
-    /// Makes the tool's result the final answer, without a summary by the model.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn skip_summarization(&self) -> Result<(), Error> {
-        Ok(agents::skip_summarization()?)
-    }
-
     /// Returns the idempotency key of this call: the same when the call is made again because its host died, and
     /// different for any other call. For services that ignore repeated requests. `None` outside of a tool call.
     ///
@@ -351,61 +368,8 @@ impl ToolContext {
     }
 }
 
-impl Deref for ToolContext {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.0
-    }
-}
-
 /// The context of a callback or of a plugin's hook.
 #[derive(Debug, Clone)]
 pub struct CallbackContext(Context);
 
-impl CallbackContext {
-    pub(crate) fn new() -> Self {
-        Self(Context::new())
-    }
-
-    /// Transfers the conversation to another agent after this call.
-    ///
-    /// # Errors
-    /// If there is no such agent.
-    pub fn transfer_to(&self, agent: &str) -> Result<(), Error> {
-        Ok(agents::transfer(agent)?)
-    }
-
-    /// Ends the nearest loop around the agent, and the parallel agents in between, after this call.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn escalate(&self) -> Result<(), Error> {
-        Ok(agents::escalate()?)
-    }
-
-    /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In an
-    /// agent that is called as a tool, ends the run of that agent.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn end_invocation(&self) -> Result<(), Error> {
-        Ok(agents::end_invocation()?)
-    }
-
-    /// Makes the result of the tool call the final answer, without a summary by the model.
-    ///
-    /// # Errors
-    /// If the code runs outside of a session.
-    pub fn skip_summarization(&self) -> Result<(), Error> {
-        Ok(agents::skip_summarization()?)
-    }
-}
-
-impl Deref for CallbackContext {
-    type Target = Context;
-
-    fn deref(&self) -> &Context {
-        &self.0
-    }
-}
+call_context!(CallbackContext);
