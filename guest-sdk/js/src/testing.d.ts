@@ -68,9 +68,9 @@ export class MockHost {
   credentialOfUser: AuthCredential | undefined;
   /** The agent that the conversation was transferred to. */
   transferredTo: string | undefined;
-  escalated: boolean;
-  endedInvocation: boolean;
-  skippedSummarization: boolean;
+  hasEscalated: boolean;
+  hasEndedInvocation: boolean;
+  hasSkippedSummarization: boolean;
   /** The runs of apps that the code has started. */
   runRequests: RunRequest[];
   /** The ids of the runs that the code has cancelled. */

@@ -23,9 +23,9 @@ export class MockHost {
   requestedCredential;
   credentialOfUser;
   transferredTo;
-  escalated = false;
-  endedInvocation = false;
-  skippedSummarization = false;
+  hasEscalated = false;
+  hasEndedInvocation = false;
+  hasSkippedSummarization = false;
   /** The runs of apps that the code has started. */
   runRequests = [];
   /** The ids of the runs that the code has cancelled. */
@@ -165,15 +165,15 @@ export class MockHost {
   }
 
   escalate() {
-    this.escalated = true;
+    this.hasEscalated = true;
   }
 
   endInvocation() {
-    this.endedInvocation = true;
+    this.hasEndedInvocation = true;
   }
 
   skipSummarization() {
-    this.skippedSummarization = true;
+    this.hasSkippedSummarization = true;
   }
 
   saveArtifact(name, part, customMetadata = {}) {

@@ -66,7 +66,7 @@ test("a tool controls the run and calls other tools and agents", async () => {
   ctx.escalate();
   ctx.skipSummarization();
   ctx.requestConfirmation("Sure?", { days: 2 });
-  assert.deepEqual([host.transferredTo, host.escalated, host.skippedSummarization], ["helper", true, true]);
+  assert.deepEqual([host.transferredTo, host.hasEscalated, host.hasSkippedSummarization], ["helper", true, true]);
   assert.deepEqual(host.requestedConfirmation, { hint: "Sure?", payload: { days: 2 } });
   const withoutKey = new MockHost({ idempotencyKey: undefined }).context();
   assert.deepEqual([ctx.idempotencyKey, withoutKey.idempotencyKey], ["key-of-call", undefined]);
@@ -346,7 +346,7 @@ test("a test sets up the run, its plugins, arguments and embeddings", () => {
   assert.deepEqual([ctx.plugins().length, ctx.plugin("audit").hooks, ctx.plugin("none")], [1, ["onEvent"], undefined]);
   assert.deepEqual([ctx.models(), ctx.embed("local:x", ["a", "bc"])], [["local:*"], [[1], [2]]]);
   ctx.endInvocation();
-  assert.ok(host.endedInvocation);
+  assert.ok(host.hasEndedInvocation);
 });
 
 test("an instruction only reads", () => {

@@ -385,7 +385,7 @@ class Services(unittest.TestCase):
         self.assertEqual((cx.plugin("audit").hooks, cx.plugin("none")), (["on_event"], None))
         self.assertEqual(run(cx.embed("local:x", ["a", "bc"])), [[1], [2]])
         cx.end_invocation()
-        self.assertTrue(host.ended_invocation)
+        self.assertTrue(host.has_ended_invocation)
 
     def test_an_instruction_only_reads(self) -> None:
         cx = MockHost(state={"a": 1}).read_only_context()
@@ -476,7 +476,7 @@ class Contexts(unittest.TestCase):
         cx.escalate()
         cx.skip_summarization()
         cx.request_confirmation("Sure?", {"days": 2})
-        self.assertEqual((host.transferred_to, host.escalated, host.skipped_summarization), ("helper", True, True))
+        self.assertEqual((host.transferred_to, host.has_escalated, host.has_skipped_summarization), ("helper", True, True))
         self.assertEqual(host.requested_confirmation, ToolConfirmation("Sure?", False, {"days": 2}))
         self.assertEqual((cx.idempotency_key, MockHost(idempotency_key=None).tool_context().idempotency_key), ("key-of-call", None))
         self.assertEqual(run(cx.call_tool("double", number=2)), 4)

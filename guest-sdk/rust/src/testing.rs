@@ -241,7 +241,7 @@ impl Host {
     }
 
     /// Returns true if the loops and parallel agents around the agent are to end.
-    pub fn escalated(&self) -> bool {
+    pub fn has_escalated(&self) -> bool {
         self.0.borrow().actions.escalate == Some(true)
     }
 
@@ -251,7 +251,7 @@ impl Host {
     }
 
     /// Returns true if a tool's result is the final answer, without a summary by the model.
-    pub fn skipped_summarization(&self) -> bool {
+    pub fn has_skipped_summarization(&self) -> bool {
         self.0.borrow().actions.skip_summarization == Some(true)
     }
 }

@@ -111,9 +111,9 @@ class MockHost:
         """The credential of the user, or ``None`` after it was refused."""
         self.transferred_to: str | None = None
         """The agent that the conversation was transferred to."""
-        self.escalated = False
-        self.ended_invocation = False
-        self.skipped_summarization = False
+        self.has_escalated = False
+        self.has_ended_invocation = False
+        self.has_skipped_summarization = False
         self.run_requests: list[RunRequest] = []
         """The runs of apps that the code has started."""
         self.cancelled_runs: list[str] = []
@@ -252,13 +252,13 @@ class MockHost:
         self.transferred_to = agent
 
     def escalate(self) -> None:
-        self.escalated = True
+        self.has_escalated = True
 
     def end_invocation(self) -> None:
-        self.ended_invocation = True
+        self.has_ended_invocation = True
 
     def skip_summarization(self) -> None:
-        self.skipped_summarization = True
+        self.has_skipped_summarization = True
 
     async def save_artifact(self, name: str, part: Part, custom_metadata: dict[str, Json] | None = None) -> int:
         versions = self.artifacts.setdefault(name, [])

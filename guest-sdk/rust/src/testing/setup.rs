@@ -205,23 +205,23 @@ impl Host {
         self.with(|world| world.info.remaining = remaining)
     }
 
-    /// A person confirms the tool call.
-    pub fn agrees(self) -> Self {
+    /// Lets a person approve the tool call.
+    pub fn approve(self) -> Self {
         self.with(|world| world.decision = Some((true, None)))
     }
 
-    /// A person confirms the tool call with this payload.
-    pub fn agrees_with(self, payload: impl Into<Value>) -> Self {
+    /// Lets a person approve the tool call with this payload.
+    pub fn approve_with(self, payload: impl Into<Value>) -> Self {
         self.with(|world| world.decision = Some((true, Some(payload.into()))))
     }
 
-    /// A person rejects the tool call.
-    pub fn refuses(self) -> Self {
+    /// Lets a person reject the tool call.
+    pub fn reject(self) -> Self {
         self.with(|world| world.decision = Some((false, None)))
     }
 
-    /// The user grants this credential to all requests for one.
-    pub fn grants(self, credential: Credential) -> Self {
+    /// Lets the user grant this credential to all requests for one.
+    pub fn grant_credential(self, credential: Credential) -> Self {
         self.with(|world| world.credential = Some(credential.0))
     }
 

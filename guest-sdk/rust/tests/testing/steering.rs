@@ -25,22 +25,22 @@ async fn quitter(cx: AgentContext) -> Result<(), Error> {
 #[test]
 fn actions_of_a_tool_are_visible_until_the_next_run() {
     let host = Host::new().user_says("help");
-    assert_eq!((host.transferred_to(), host.escalated(), host.skipped_summarization()), (None, false, false));
+    assert_eq!((host.transferred_to(), host.has_escalated(), host.has_skipped_summarization()), (None, false, false));
     host.call::<()>(hand_over, ()).unwrap();
     assert_eq!(host.transferred_to().as_deref(), Some("support"));
-    assert!(host.escalated() && host.skipped_summarization());
+    assert!(host.has_escalated() && host.has_skipped_summarization());
     let host = host.user_says("more");
-    assert_eq!((host.transferred_to(), host.escalated(), host.skipped_summarization()), (None, false, false));
+    assert_eq!((host.transferred_to(), host.has_escalated(), host.has_skipped_summarization()), (None, false, false));
 }
 
 #[test]
 fn callbacks_and_agents_end_loops() {
     let host = Host::new();
     host.after_tool(stop, ToolCall::default(), json!({})).unwrap();
-    assert!(host.escalated());
+    assert!(host.has_escalated());
     let host = Host::new();
     assert_eq!(host.run(quitter)[0].actions.escalate, Some(true));
-    assert!(host.escalated());
+    assert!(host.has_escalated());
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -70,13 +70,13 @@ fn a_person_is_asked_for_confirmation_and_decides() {
     assert_eq!((send(&host).as_str(), host.requested_confirmation().is_some()), ("waiting", true));
     let request = host.requested_confirmation().unwrap();
     assert_eq!((request.hint.as_str(), request.payload), ("Send 500 euros?", Some(json!({ "limit": 100 }))));
-    let host = host.agrees();
+    let host = host.approve();
     assert_eq!(send(&host), "sent 500");
     // The decision usually comes with the user's next message.
-    let host = host.user_says("yes").user_says("go on").agrees_with(99);
+    let host = host.user_says("yes").user_says("go on").approve_with(99);
     assert_eq!(host.requested_confirmation(), None);
     assert_eq!(send(&host), "sent 99");
-    assert_eq!(send(&host.refuses()), "refused");
+    assert_eq!(send(&host.reject()), "refused");
 }
 
 #[tool]
@@ -97,9 +97,9 @@ fn a_user_is_asked_for_a_credential_and_again_after_it_is_refused() {
     assert_eq!(call(&host), "waiting");
     let requested = host.requested_credential().unwrap();
     assert_eq!(requested["credentialKey"], "shop");
-    let host = host.user_says("hi").user_says("again").grants(Credential::from_api_key("k"));
+    let host = host.user_says("hi").user_says("again").grant_credential(Credential::from_api_key("k"));
     assert_eq!((call(&host).as_str(), host.requested_credential()), ("K", None));
-    let host = host.grants(Credential::from_api_key("revoked"));
+    let host = host.grant_credential(Credential::from_api_key("revoked"));
     assert_eq!(call(&host), "REVOKED");
     assert_eq!(call(&host), "waiting");
 }
@@ -116,8 +116,8 @@ fn a_tool_with_confirmation_runs_once_a_person_agrees() {
     assert_eq!(error, ToolError::recoverable("This tool call requires confirmation, please approve or reject."));
     assert!(host.requested_confirmation().unwrap().hint.contains("launch()"));
     assert_eq!(
-        host.clone().refuses().call::<String>(launch, ()),
+        host.clone().reject().call::<String>(launch, ()),
         Err(ToolError::recoverable("This tool call is rejected."))
     );
-    assert_eq!(host.agrees().call::<String>(launch, ()), Ok("launched".into()));
+    assert_eq!(host.approve().call::<String>(launch, ()), Ok("launched".into()));
 }
