@@ -1,7 +1,7 @@
 //! Metrics of runs in the text format of OpenMetrics, which Prometheus reads. They are counted from the spans of runs.
 
 mod gen_ai;
-mod names;
+mod label_values;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::gen_ai::{ModelCalls, ModelSeries};
-use self::names::{Name, Names};
+use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
 const ERROR_CODES: [&str; 54] = [
@@ -94,17 +94,17 @@ struct Inner {
     conventional: Registry,
     model_calls: ModelCalls,
     runs: Calls,
-    run_names: Names<RunSeries>,
+    run_series: SeriesByLabel<RunSeries>,
     models: Calls,
-    model_names: Names<ModelSeries>,
+    model_series: SeriesByLabel<ModelSeries>,
     /// Models that code has chosen.
-    code_models: Names<ModelSeries>,
+    code_model_series: SeriesByLabel<ModelSeries>,
     tools: Calls,
-    tool_names: Names<CallSeries>,
+    tool_series: SeriesByLabel<CallSeries>,
     components: Calls,
-    component_names: Names<CallSeries>,
-    tokens: Family<[(&'static str, Name); 2], Counter>,
-    run_time: Family<[(&'static str, Name); 2], Seconds>,
+    component_series: SeriesByLabel<CallSeries>,
+    tokens: Family<[(&'static str, LabelValue); 2], Counter>,
+    run_time: Family<[(&'static str, LabelValue); 2], Seconds>,
 }
 
 /// A sum of seconds.
@@ -157,14 +157,14 @@ impl Default for Metrics {
             conventional,
             model_calls,
             runs,
-            run_names: Names::default(),
+            run_series: SeriesByLabel::default(),
             models,
-            model_names: Names::default(),
-            code_models: Names::default(),
+            model_series: SeriesByLabel::default(),
+            code_model_series: SeriesByLabel::default(),
             tools,
-            tool_names: Names::default(),
+            tool_series: SeriesByLabel::default(),
             components,
-            component_names: Names::default(),
+            component_series: SeriesByLabel::default(),
             tokens,
             run_time,
         }))
@@ -195,12 +195,12 @@ impl Metrics {
 
 impl Inner {
     fn count_run(&self, span: &SpanData) {
-        let app = self.run_names.get(&span.trace.session.app, RunSeries::new);
+        let app = self.run_series.get(&span.trace.session.app, RunSeries::new);
         self.runs.count(&app.calls, span);
         for (kind, total) in TimeKind::ALL.into_iter().zip(&app.times) {
             if let Some(time) = span.get(kind.attribute()).and_then(|time| time.as_u64()).filter(|time| *time > 0) {
                 let total = total.get_or_init(|| {
-                    let labels = [("app", app.calls.name.clone()), ("kind", Name::from(kind.name()))];
+                    let labels = [("app", app.calls.name.clone()), ("kind", LabelValue::from(kind.name()))];
                     self.run_time.get_or_create(&labels).clone()
                 });
                 total.inc_by(time as f64 / 1e9);
@@ -210,10 +210,10 @@ impl Inner {
 
     fn count_model_call(&self, span: &SpanData) {
         let model = span.get("gen_ai.request.model").and_then(|model| model.as_str()).unwrap_or_default();
-        // Code may choose any name, and must not use up those of agents.
+        // Code may choose any name, and must not use up the label values of agents' models.
         let is_code = span.operation == SpanOperation::CodeModel;
-        let names = if is_code { &self.code_models } else { &self.model_names };
-        let model = names.get(model, ModelSeries::new);
+        let series = if is_code { &self.code_model_series } else { &self.model_series };
+        let model = series.get(model, ModelSeries::new);
         self.models.count(&model.calls, span);
         self.model_calls.count(&model, span);
         for (kind, attribute, total) in [
@@ -222,7 +222,7 @@ impl Inner {
         ] {
             if let Some(tokens) = span.get(attribute).and_then(|tokens| tokens.as_u64()) {
                 let total = total.get_or_init(|| {
-                    let labels = [("model", model.calls.name.clone()), ("type", Name::from(kind))];
+                    let labels = [("model", model.calls.name.clone()), ("type", LabelValue::from(kind))];
                     self.tokens.get_or_create(&labels).clone()
                 });
                 total.inc_by(tokens);
@@ -234,15 +234,15 @@ impl Inner {
 impl SpanExporter for Metrics {
     fn export(&self, span: &Arc<SpanData>) {
         let metrics = &*self.0;
-        let series = |names: &Names<CallSeries>, key| {
-            names.get(span.get(key).and_then(|value| value.as_str()).unwrap_or_default(), CallSeries::new)
+        let series = |all: &SeriesByLabel<CallSeries>, key| {
+            all.get(span.get(key).and_then(|value| value.as_str()).unwrap_or_default(), CallSeries::new)
         };
         match span.operation {
             SpanOperation::Run => metrics.count_run(span),
             SpanOperation::Model | SpanOperation::CodeModel => metrics.count_model_call(span),
-            SpanOperation::Tool => metrics.tools.count(&series(&metrics.tool_names, "gen_ai.tool.name"), span),
+            SpanOperation::Tool => metrics.tools.count(&series(&metrics.tool_series, "gen_ai.tool.name"), span),
             SpanOperation::Guest => {
-                metrics.components.count(&series(&metrics.component_names, "hatchery.component"), span)
+                metrics.components.count(&series(&metrics.component_series, "hatchery.component"), span)
             }
             SpanOperation::Agent | SpanOperation::ModelAttempt | SpanOperation::Http => {}
         }
@@ -259,7 +259,7 @@ impl SpanExporter for Metrics {
 }
 
 /// Durations by name.
-type Durations = Family<[(&'static str, Name); 1], Histogram, fn() -> Histogram>;
+type Durations = Family<[(&'static str, LabelValue); 1], Histogram, fn() -> Histogram>;
 
 /// The name and the help text of a metric.
 struct Description {
@@ -270,7 +270,7 @@ struct Description {
 /// The number and the durations of calls by name.
 struct Calls {
     label: &'static str,
-    total: Family<[(&'static str, Name); 2], Counter>,
+    total: Family<[(&'static str, LabelValue); 2], Counter>,
     seconds: Durations,
 }
 
@@ -286,7 +286,8 @@ impl Calls {
     /// Counts a call that has ended. Its error is empty if it did not fail.
     fn count(&self, series: &CallSeries, span: &SpanData) {
         let name = || (self.label, series.name.clone());
-        let total = |error: &'static str| self.total.get_or_create(&[name(), ("error", Name::from(error))]).clone();
+        let total =
+            |error: &'static str| self.total.get_or_create(&[name(), ("error", LabelValue::from(error))]).clone();
         match error_label(span) {
             "" => series.succeeded.get_or_init(|| total("")).inc(),
             error => total(error).inc(),
@@ -298,13 +299,13 @@ impl Calls {
 
 /// The metrics of the calls with one name, which are looked up once.
 struct CallSeries {
-    name: Name,
+    name: LabelValue,
     succeeded: OnceLock<Counter>,
     seconds: OnceLock<Histogram>,
 }
 
 impl CallSeries {
-    fn new(name: Name) -> Self {
+    fn new(name: LabelValue) -> Self {
         Self { name, succeeded: OnceLock::new(), seconds: OnceLock::new() }
     }
 }
@@ -317,7 +318,7 @@ struct RunSeries {
 }
 
 impl RunSeries {
-    fn new(app: Name) -> Self {
+    fn new(app: LabelValue) -> Self {
         Self { calls: CallSeries::new(app), times: Default::default() }
     }
 }

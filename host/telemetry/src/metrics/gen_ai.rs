@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::names::{Name, Names};
+use super::label_values::{LabelValue, SeriesByLabel};
 use super::{CallSeries, error_label};
 
 /// The buckets that the conventions recommend for seconds.
@@ -20,7 +20,7 @@ const SECONDS: [f64; 14] = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56
 const TOKENS: [f64; 12] =
     [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0, 65536.0, 262144.0, 1048576.0, 4194304.0];
 
-type Histograms<const LABELS: usize> = Family<[(&'static str, Name); LABELS], Histogram, fn() -> Histogram>;
+type Histograms<const LABELS: usize> = Family<[(&'static str, LabelValue); LABELS], Histogram, fn() -> Histogram>;
 
 fn seconds() -> Histogram {
     Histogram::new(SECONDS)
@@ -35,9 +35,9 @@ pub(super) struct ModelCalls {
     duration: Histograms<4>,
     first_chunk: Histograms<3>,
     tokens: Histograms<4>,
-    retries: Family<[(&'static str, Name); 2], Counter>,
+    retries: Family<[(&'static str, LabelValue); 2], Counter>,
     /// The names of providers.
-    providers: Names<Name>,
+    providers: SeriesByLabel<LabelValue>,
 }
 
 /// The metrics of the calls of one model by one operation.
@@ -48,9 +48,9 @@ pub(super) struct ModelSeries {
     providers: Mutex<Vec<Arc<ProviderSeries>>>,
 }
 
-/// Those of one provider, which are looked up once.
+/// The metrics of one provider, which are looked up once.
 struct ProviderSeries {
-    provider: Name,
+    provider: LabelValue,
     succeeded: OnceLock<Histogram>,
     first_chunk: OnceLock<Histogram>,
     input_tokens: OnceLock<Histogram>,
@@ -58,7 +58,7 @@ struct ProviderSeries {
 }
 
 impl ModelSeries {
-    pub(super) fn new(model: Name) -> Self {
+    pub(super) fn new(model: LabelValue) -> Self {
         Self {
             calls: CallSeries::new(model),
             input_tokens: OnceLock::new(),
@@ -68,7 +68,7 @@ impl ModelSeries {
     }
 
     /// Returns the metrics of a provider, which has this name or, if there are too many names, another one.
-    fn of_provider(&self, name: &str, names: &Names<Name>) -> Arc<ProviderSeries> {
+    fn of_provider(&self, name: &str, values: &SeriesByLabel<LabelValue>) -> Arc<ProviderSeries> {
         let mut providers = self.providers.lock_unpoisoned();
         let find = |providers: &[Arc<ProviderSeries>], name: &str| {
             providers.iter().find(|series| series.provider.as_str() == name).cloned()
@@ -76,9 +76,9 @@ impl ModelSeries {
         if let Some(series) = find(&providers, name) {
             return series;
         }
-        let name = names.get(name, |name| name);
+        let name = values.get(name, |value| value);
         find(&providers, name.as_str()).unwrap_or_else(|| {
-            let series = Arc::new(ProviderSeries::new(Name::clone(&name)));
+            let series = Arc::new(ProviderSeries::new(LabelValue::clone(&name)));
             providers.push(series.clone());
             series
         })
@@ -86,7 +86,7 @@ impl ModelSeries {
 }
 
 impl ProviderSeries {
-    fn new(provider: Name) -> Self {
+    fn new(provider: LabelValue) -> Self {
         Self {
             provider,
             succeeded: OnceLock::new(),
@@ -98,12 +98,12 @@ impl ProviderSeries {
 }
 
 impl ModelCalls {
-    /// Registers those of the conventions in `plain`, and all others in `prefixed`.
+    /// Registers the metrics of the conventions in `plain`, and all others in `prefixed`.
     pub(super) fn new(plain: &mut Registry, prefixed: &mut Registry) -> Self {
         let duration = Histograms::<4>::new_with_constructor(seconds);
         let first_chunk = Histograms::<3>::new_with_constructor(seconds);
         let tokens = Histograms::<4>::new_with_constructor(tokens);
-        let retries = Family::<[(&'static str, Name); 2], Counter>::default();
+        let retries = Family::<[(&'static str, LabelValue); 2], Counter>::default();
         plain.register_with_unit(
             "gen_ai_client_operation_duration",
             "Time of model calls",
@@ -118,7 +118,7 @@ impl ModelCalls {
         );
         plain.register("gen_ai_client_token_usage", "Tokens of a model call", tokens.clone());
         prefixed.register("model_retries", "Requests to models that were sent again", retries.clone());
-        Self { duration, first_chunk, tokens, retries, providers: Names::default() }
+        Self { duration, first_chunk, tokens, retries, providers: SeriesByLabel::default() }
     }
 
     /// Counts a call that has ended.
@@ -127,14 +127,14 @@ impl ModelCalls {
         let series = model.of_provider(provider, &self.providers);
         let labels = || {
             [
-                ("gen_ai_operation_name", Name::from(span.operation.name().unwrap_or_default())),
+                ("gen_ai_operation_name", LabelValue::from(span.operation.name().unwrap_or_default())),
                 ("gen_ai_provider_name", series.provider.clone()),
                 ("gen_ai_request_model", model.calls.name.clone()),
             ]
         };
         let with = |key, value: &'static str| {
             let [operation, provider, model] = labels();
-            [operation, provider, model, (key, Name::from(value))]
+            [operation, provider, model, (key, LabelValue::from(value))]
         };
         let duration = |error| self.duration.get_or_create(&with("error_type", error)).clone();
         let seconds = span.duration.as_secs_f64();

@@ -1,4 +1,4 @@
-//! The spans that wait for their export. A thread of its own converts and sends them in batches.
+//! Queue of spans to export. A dedicated thread converts them and sends them in batches.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -31,10 +31,10 @@ pub(super) struct BatchSettings {
 }
 
 impl BatchSettings {
-    pub(super) fn from_environment(set: &impl Fn(&str) -> Option<String>) -> Result<Self, OtlpError> {
-        let delay = number(set, "OTEL_BSP_SCHEDULE_DELAY")?.unwrap_or(5000);
+    pub(super) fn from_environment(variable: &impl Fn(&str) -> Option<String>) -> Result<Self, OtlpError> {
+        let delay = number(variable, "OTEL_BSP_SCHEDULE_DELAY")?.unwrap_or(5000);
         let size = |name, default| -> Result<usize, OtlpError> {
-            Ok(number(set, name)?.map_or(default, |size| usize::try_from(size).unwrap_or(default)))
+            Ok(number(variable, name)?.map_or(default, |size| usize::try_from(size).unwrap_or(default)))
         };
         let max_queue = size("OTEL_BSP_MAX_QUEUE_SIZE", 2048)?.max(1);
         let max_batch = size("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)?.clamp(1, max_queue);
@@ -47,7 +47,7 @@ pub(super) struct ExportQueue {
     /// `None` once the queue is closed.
     spans: Mutex<Option<SyncSender<Arc<SpanData>>>>,
     /// Disconnected once everything is sent.
-    end: Mutex<Receiver<()>>,
+    done: Mutex<Receiver<()>>,
     converter: Converter,
     /// Bytes of spans that wait or are being sent.
     bytes: Arc<AtomicUsize>,
@@ -63,16 +63,17 @@ impl ExportQueue {
         runtime: Handle,
     ) -> std::io::Result<Self> {
         let (sender, spans) = sync_channel(settings.max_queue);
-        let (ended, end) = sync_channel(1);
+        let (done_sender, done) = sync_channel(1);
         let bytes = Arc::new(AtomicUsize::new(0));
-        let sending = Sender { exporter, converter: converter.clone(), settings, runtime, bytes: bytes.clone() };
+        let exporter =
+            BatchExporter { exporter, converter: converter.clone(), settings, runtime, bytes: bytes.clone() };
         let run = move || {
-            sending.run(&spans);
-            drop(ended);
+            exporter.run(&spans);
+            drop(done_sender);
         };
         std::thread::Builder::new().name("otlp".into()).spawn(run)?;
-        let (spans, end) = (Mutex::new(Some(sender)), Mutex::new(end));
-        Ok(Self { spans, end, converter, bytes, is_full: AtomicBool::new(false) })
+        let (spans, done) = (Mutex::new(Some(sender)), Mutex::new(done));
+        Ok(Self { spans, done, converter, bytes, is_full: AtomicBool::new(false) })
     }
 
     /// Appends a span, unless the queue is full.
@@ -98,7 +99,7 @@ impl ExportQueue {
     /// If that takes longer than `timeout`.
     pub(super) fn close(&self, timeout: Duration) -> OTelSdkResult {
         drop(self.spans.lock_unpoisoned().take());
-        match self.end.lock_unpoisoned().recv_timeout(timeout) {
+        match self.done.lock_unpoisoned().recv_timeout(timeout) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
             Err(RecvTimeoutError::Timeout) => Err(OTelSdkError::Timeout(timeout)),
         }
@@ -106,7 +107,7 @@ impl ExportQueue {
 }
 
 /// The state of the thread.
-struct Sender<E> {
+struct BatchExporter<E> {
     exporter: E,
     converter: Converter,
     settings: BatchSettings,
@@ -114,7 +115,7 @@ struct Sender<E> {
     bytes: Arc<AtomicUsize>,
 }
 
-impl<E: SpanExporter> Sender<E> {
+impl<E: SpanExporter> BatchExporter<E> {
     /// Sends spans until the queue is closed and empty.
     fn run(&self, spans: &Receiver<Arc<SpanData>>) {
         let (mut batch, mut bytes, mut due) = (Vec::new(), 0, None::<Instant>);
@@ -156,7 +157,7 @@ impl<E: SpanExporter> Sender<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Sender as Release, channel};
+    use std::sync::mpsc::{Sender, channel};
 
     use hatchery_core::{SessionKey, SpanContext, SpanOperation, TraceParent};
 
@@ -194,9 +195,10 @@ mod tests {
         }
     }
 
-    fn queue(variables: &'static [(&str, &str)]) -> (Arc<Front>, Release<()>, Arc<Mutex<Vec<usize>>>) {
-        let set = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        let settings = BatchSettings::from_environment(&set).unwrap();
+    fn queue(variables: &'static [(&str, &str)]) -> (Arc<Front>, Sender<()>, Arc<Mutex<Vec<usize>>>) {
+        let variable =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let settings = BatchSettings::from_environment(&variable).unwrap();
         let (release, batches) = channel();
         let sizes = Arc::<Mutex<Vec<usize>>>::default();
         let collector = Collector { batches: Mutex::new(batches), sizes: sizes.clone() };
@@ -244,8 +246,8 @@ mod tests {
 
     #[test]
     fn a_size_that_is_no_number_is_refused() {
-        let set = |name: &str| (name == "OTEL_BSP_MAX_QUEUE_SIZE").then(|| "many".to_owned());
-        let error = BatchSettings::from_environment(&set).unwrap_err();
+        let variable = |name: &str| (name == "OTEL_BSP_MAX_QUEUE_SIZE").then(|| "many".to_owned());
+        let error = BatchSettings::from_environment(&variable).unwrap_err();
         assert_eq!(
             error.to_string(),
             "OTEL_BSP_MAX_QUEUE_SIZE=many is not supported: set it to a whole number, or leave it out"
