@@ -11,25 +11,25 @@ export function textOf(message) {
   return parts.filter((part) => !part.thought).map((part) => part.text ?? "").join("");
 }
 
-/** Converts a text or a content to an event. */
+/** Converts a string or a content to an event. */
 export function toEvent(output) {
   if (typeof output === "string") return { content: content(output) };
   if (output && typeof output === "object") return output.parts ? { content: output } : output;
-  throw new TypeError(`an event is made from a text, a content or an event, not from ${output === null ? "null" : `a ${typeof output}`}`);
+  throw new TypeError(`an event is made from a string, a content or an event, not from ${output === null ? "null" : `a ${typeof output}`}`);
 }
 
-/** Converts a text or a content to a request. */
+/** Converts a string or a content to a request. */
 export function toRequest(prompt, { instruction, model = "" } = {}) {
   if (typeof prompt === "object" && prompt.contents) return prompt;
   const message = typeof prompt === "string" ? content(prompt, "user") : prompt;
   return { model, contents: [message], systemInstructions: instruction ? [instruction] : [] };
 }
 
-/** Converts a text, a part or a content to a response of a model. */
+/** Converts a string, a part or a content to a response of a model. */
 export function toResponse(output) {
   if (typeof output === "string") return { content: content(output) };
   if (!output || typeof output !== "object") {
-    throw new TypeError(`a model yields texts, parts, contents or responses, not ${output === null ? "null" : `a ${typeof output}`}`);
+    throw new TypeError(`a model yields strings, parts, contents or responses, not ${output === null ? "null" : `a ${typeof output}`}`);
   }
   if (Array.isArray(output.parts)) return { content: output };
   return PART_KEYS.some((key) => output[key] !== undefined) ? { content: { role: "model", parts: [output] } } : output;
@@ -71,8 +71,8 @@ export async function* outputsOf(result) {
   }
 }
 
-/** Encodes a text as UTF-8. */
+/** Encodes a string as UTF-8. */
 export const bytesOf = (text) => encode(text);
 
-/** Decodes a text from UTF-8. Throws a `TypeError` if the bytes are invalid. */
+/** Decodes a string from UTF-8. Throws a `TypeError` if the bytes are invalid. */
 export const textOfBytes = (bytes) => decode(bytes, true);

@@ -281,7 +281,7 @@ export const pluginFromWit = ({ name, hooks, component }) =>
 
 const toContent = (message, role) => (typeof message === "string" ? createContent(message, role) : message);
 
-/** Converts an example: texts become contents. */
+/** Converts an example: strings become contents. */
 export const exampleToWit = ({ input, output }) => ({
   input: contentToWit(toContent(input, "user")), output: [output].flat().map((message) => contentToWit(toContent(message, "model"))),
 });

@@ -143,7 +143,7 @@ export interface PluginInfo {
 export interface ArtifactVersion {
   /** From 0. */
   version: number;
-  /** IANA media type; missing for texts. */
+  /** IANA media type; missing for text. */
   mimeType?: string;
   /** The number of bytes that the host stores: 0 for a file elsewhere. */
   size: number;
@@ -180,7 +180,7 @@ export interface Run extends Iterable<Event> {
   cancel(): void;
 }
 
-/** A request of a live run or to a live model. A live run also accepts a text or a content as a message. */
+/** A request of a live run or to a live model. A live run also accepts a string or a content as a message. */
 export type LiveRequest =
   | { content: Content; partial?: boolean }
   | { blob: { mimeType: string; data: Uint8Array; displayName?: string } }
@@ -218,7 +218,7 @@ export interface LiveConnection extends AsyncIterable<LiveRequest> {
 /** A live run in progress: iterating over it returns its events. A run that fails throws its error. */
 export interface LiveRun extends IterableIterator<Event> {
   readonly session: string;
-  /** Sends a request; a text is a message. Throws an error with the code `LIVE_CLOSED` if the run takes no more. */
+  /** Sends a request; a string is a message. Throws an error with the code `LIVE_CLOSED` if the run takes no more. */
   send(request: LiveRequest | Content | string): void;
   /** Returns the events up to the end of a turn, or of the run. */
   turn(): Event[];
@@ -713,8 +713,8 @@ export function content(text: string, role?: "user" | "model"): Content;
 /** Returns the text of a content, an event or a response, without thoughts. */
 export function textOf(message: Content | Event | LlmResponse | undefined): string;
 
-/** Encodes a text as UTF-8. */
+/** Encodes a string as UTF-8. */
 export function bytesOf(text: string): Uint8Array;
 
-/** Decodes a text from UTF-8. */
+/** Decodes a string from UTF-8. */
 export function textOfBytes(bytes: Uint8Array): string;

@@ -21,7 +21,7 @@ export function requestToWit(request) {
   if (request?.toolResponses) return { tag: "tool-responses", val: request.toolResponses.map(functionResponseToWit) };
   const signal = Object.keys(SIGNALS).find((key) => request?.[key]);
   if (signal) return { tag: SIGNALS[signal] };
-  throw new TypeError("a live request is a text, a content, or an object with `content`, `blob`, `activityStart`, `activityEnd` or `audioStreamEnd`");
+  throw new TypeError("a live request is a string, a content, or an object with `content`, `blob`, `activityStart`, `activityEnd` or `audioStreamEnd`");
 }
 
 /** Converts a request to a live model. */
@@ -57,7 +57,7 @@ export function responseToWit(response) {
   if (typeof response === "string") return responseToWit({ content: createContent(response) });
   if (response?.parts) return responseToWit({ content: response });
   const key = Object.keys(RESPONSES).find((name) => response?.[name] !== undefined);
-  if (!key) throw new TypeError(`a live model yields texts, contents, and objects with one of ${Object.keys(RESPONSES).join(", ")}`);
+  if (!key) throw new TypeError(`a live model yields strings, contents, and objects with one of ${Object.keys(RESPONSES).join(", ")}`);
   const [tag, convert] = RESPONSES[key];
   return convert ? { tag, val: convert(response[key]) } : { tag };
 }
@@ -78,7 +78,7 @@ export class LiveRun {
     this.#events = events[Symbol.iterator]();
   }
 
-  /** Sends a request; a text is a message. Waits while the run has too many unread ones. */
+  /** Sends a request; a string is a message. Waits while the run has too many unread ones. */
   send(request) {
     this.#run.send(request);
   }

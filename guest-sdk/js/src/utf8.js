@@ -5,7 +5,7 @@ const CHUNK = 4096;
 
 const REPLACEMENT = 0xfffd;
 
-/** Encodes a text. Lone surrogates become U+FFFD. */
+/** Encodes a string. Lone surrogates become U+FFFD. */
 export function encode(text) {
   const bytes = new Uint8Array(text.length * 3);
   let size = 0;

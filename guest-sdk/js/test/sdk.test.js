@@ -44,7 +44,7 @@ test("a tool is called with checked arguments and defaults", () => {
   }
 });
 
-test("a custom agent yields texts and contents", async () => {
+test("a custom agent yields strings and contents", async () => {
   const poet = agent({
     name: "poet",
     async *run(ctx) {
@@ -261,7 +261,7 @@ test("code talks to an app in a live run", () => {
   const sound = host.context().runner.runLive({ app: "clerk" });
   sound.send({ blob: { mimeType: "audio/pcm", data: new Uint8Array([1]) } });
   assert.throws(() => sound.turn(), { code: "BAD_INPUT" });
-  assert.throws(() => sound.send({ shout: true }), /a live request is a text, a content, or an object with/);
+  assert.throws(() => sound.send({ shout: true }), /a live request is a string, a content, or an object with/);
   assert.throws(() => host.context().runner.runLive({ app: "nobody" }), { code: "NOT_FOUND" });
 });
 

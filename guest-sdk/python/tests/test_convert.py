@@ -115,7 +115,7 @@ class LiveConversations(unittest.TestCase):
             LiveSignal.ACTIVITY_END, LiveSignal.AUDIO_STREAM_END,
         ]:  # fmt: skip
             self.assertEqual(live.request_from_wit(live.request_to_wit(request)), request)
-        with self.assertRaisesRegex(TypeError, "a live run takes a text, a Content"):
+        with self.assertRaisesRegex(TypeError, "a live run takes a string, a Content"):
             live.request_to_wit(LiveSignal.TURN_COMPLETE)
 
     def test_what_a_live_model_says_is_converted(self) -> None:

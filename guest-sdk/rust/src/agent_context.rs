@@ -28,7 +28,7 @@ impl AgentContext {
         Self { context: Context::new(), events: Rc::new(Mutex::new(Some(events.into()))) }
     }
 
-    /// Emits a text.
+    /// Emits an event with this text.
     ///
     /// # Errors
     /// See [`AgentContext::emit`].

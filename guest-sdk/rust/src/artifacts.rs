@@ -14,7 +14,7 @@ use crate::host::artifacts;
 pub struct ArtifactVersion {
     /// From 0.
     pub version: u64,
-    /// IANA media type; `None` for texts.
+    /// IANA media type; `None` for text.
     pub mime_type: Option<String>,
     /// The number of bytes that the host stores: 0 for a file elsewhere.
     pub size: u64,

@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Its `Cargo.toml` says `crate-type = ["cdylib"]` and depends on `hatchery-guest`, `serde` and `schemars`; `cargo
-//! build --target wasm32-wasip2 --release` makes the `.wasm` file to drop into a served directory.
+//! build --target wasm32-wasip2 --release` makes the `.wasm` file to drop into a served folder.
 //!
 //! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent), [`#[callback(…)]`](macro@callback) and the other attributes
 //!   turn a function into one that returns a definition. Tools, agents and callbacks of one component therefore refer

@@ -183,7 +183,7 @@ impl AgentContext {
         Ok(())
     }
 
-    /// Emits a text.
+    /// Emits an event with this text.
     ///
     /// # Errors
     /// As [`EventSink::emit`].

@@ -22,7 +22,7 @@ pub enum CodeExecution {
     Host(Box<CodeRunner>),
 }
 
-/// The texts around code, or around its result.
+/// The strings around code, or around its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delimiters {
     pub open: String,
@@ -30,7 +30,7 @@ pub struct Delimiters {
 }
 
 impl Delimiters {
-    /// Returns the pair of these texts.
+    /// Returns this pair of strings.
     pub fn new(open: impl Into<String>, close: impl Into<String>) -> Self {
         Self { open: open.into(), close: close.into() }
     }

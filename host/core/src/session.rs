@@ -58,7 +58,7 @@ impl Session {
     /// creation that of its first event.
     ///
     /// # Errors
-    /// If the text is not the JSON of a session.
+    /// If the string is not the JSON of a session.
     pub fn from_json(json: &str) -> Result<Self, serde_json::Error> {
         let SessionJson { id, app_name, user_id, state, events, last_update_time } = serde_json::from_str(json)?;
         let events: Vector<_> = events.into_iter().map(Event::new).collect();

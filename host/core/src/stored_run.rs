@@ -192,7 +192,7 @@ impl StoredRun {
         true
     }
 
-    /// Returns the bytes of the run's texts, which count towards quotas.
+    /// Returns the bytes of the run's strings, which count towards quotas.
     pub fn bytes(&self) -> u64 {
         let failure = self.failure.as_ref().map_or(0, |failure| failure.code.len() + failure.message.len());
         (self.id.len() + failure + self.request.as_ref().map_or(0, String::len)) as u64

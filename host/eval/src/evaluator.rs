@@ -237,7 +237,7 @@ fn without_app_state(state: &JsonMap) -> JsonMap {
     state.iter().filter(|(key, _)| is_kept(key)).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Returns at most `max` bytes of a text.
+/// Returns at most `max` bytes of a string.
 fn truncate(text: &str, max: usize) -> &str {
     let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
     text.get(..end).unwrap_or_default()

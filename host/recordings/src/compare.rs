@@ -66,7 +66,7 @@ fn remove_generated_id(call: &mut Value) {
     }
 }
 
-/// Rewrites arguments or a result at the end of a text as JSON with sorted keys. The text may contain them as JSON or
+/// Rewrites arguments or a result at the end of a string as JSON with sorted keys. The string may contain them as JSON or
 /// as a Python literal.
 fn with_normalized_json(text: &str) -> String {
     let ends_of_markers = QUOTED_JSON_MARKERS.iter().filter_map(|marker| Some(text.find(marker)? + marker.len()));

@@ -89,7 +89,7 @@ pub enum RecordedCall {
 /// A live connection to a model. The messages of the user in it follow the one that it is recorded for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LiveCall {
-    /// The request that opened the connection, with the system instructions joined to one text.
+    /// The request that opened the connection, with the system instructions joined to one string.
     pub request: LlmRequest,
     /// The messages in both directions, in order.
     pub steps: Vec<LiveStep>,
@@ -111,7 +111,7 @@ pub enum LiveStep {
 /// A call of a model. It was interrupted if it has neither a response nor an error.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelCall {
-    /// The request, with the system instructions joined to one text.
+    /// The request, with the system instructions joined to one string.
     pub request: LlmRequest,
     /// The complete response. Files that ADK wrote may also contain partial responses.
     pub responses: Vec<LlmResponse>,

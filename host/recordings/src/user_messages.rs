@@ -25,7 +25,7 @@ pub(crate) fn begins_with_message(cx: &CallContext) -> bool {
     !cx.invocation.user_content().parts.is_empty()
 }
 
-/// Returns the user's messages in these events. Speech is a text.
+/// Returns the user's messages in these events. Speech is text.
 pub(crate) fn collect(events: &Vector<Arc<Event>>) -> Vec<UserMessage> {
     let mut messages: Vec<UserMessage> = Vec::new();
     let mut state_delta = JsonMap::new();

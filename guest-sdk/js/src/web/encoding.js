@@ -71,7 +71,7 @@ const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/
 
 export function btoa(text) {
   const codes = Array.from(String(text), (character) => character.codePointAt(0));
-  if (codes.some((code) => code > 0xff)) throw new TypeError("btoa: the text has characters above U+00FF; encode it first");
+  if (codes.some((code) => code > 0xff)) throw new TypeError("btoa: the string has characters above U+00FF; encode it first");
   let encoded = "";
   for (let index = 0; index < codes.length; index += 3) {
     const [one, two = 0, three = 0] = codes.slice(index, index + 3);
@@ -84,7 +84,7 @@ export function btoa(text) {
 
 export function atob(text) {
   const digits = String(text).replace(/[\t\n\f\r ]/g, "").replace(/={1,2}$/, "");
-  if (digits.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(digits)) throw new TypeError("atob: the text is not base64");
+  if (digits.length % 4 === 1 || /[^A-Za-z0-9+/]/.test(digits)) throw new TypeError("atob: the string is not base64");
   let decoded = "";
   for (let index = 0; index < digits.length; index += 4) {
     const group = digits.slice(index, index + 4);

@@ -1,4 +1,4 @@
-// fetch, Headers, Request and Response. A body is a text, bytes or URLSearchParams; responses are complete when they arrive.
+// fetch, Headers, Request and Response. A body is a string, bytes or URLSearchParams; responses are complete when they arrive.
 
 import { HatcheryError } from "../errors.js";
 import { decode, encode } from "../utf8.js";
@@ -77,7 +77,7 @@ function bodyOf(body) {
   if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) return [viewOf(body).slice(), null];
   // Node's class is another one, in unit tests.
   const isForm = body instanceof URLSearchParams || body.constructor?.name === "URLSearchParams";
-  if (typeof body !== "string" && !isForm) throw new TypeError("a body is a text, bytes or URLSearchParams; use JSON.stringify for JSON");
+  if (typeof body !== "string" && !isForm) throw new TypeError("a body is a string, bytes or URLSearchParams; use JSON.stringify for JSON");
   return [encode(String(body)), isForm ? "application/x-www-form-urlencoded;charset=UTF-8" : "text/plain;charset=UTF-8"];
 }
 

@@ -108,7 +108,7 @@ class Agent:
 class LlmAgent(Agent):
     """An agent that calls a model and the tools that the model requests, until the model gives its answer.
 
-    ``instruction`` is a text with placeholders ``{key}``, or a function that computes it for each model call. ``model`` defaults to that
+    ``instruction`` is a string with placeholders ``{key}``, or a function that computes it for each model call. ``model`` defaults to that
     of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas. ``include_contents`` selects the
     part of the history that the model sees: that of the session, or with ``"none"`` the current turn only. ``run_code`` runs the code
     that the model writes between two model calls, ``run_code_in_model`` lets the model itself run it.
@@ -159,7 +159,7 @@ class LoopAgent(Agent):
 
 @dataclass(kw_only=True)
 class CustomAgent(Agent):
-    """An agent in code: a function that yields events, contents or texts. Created by ``@agent``."""
+    """An agent in code: a function that yields events, contents or strings. Created by ``@agent``."""
 
     run: Callable[..., Any]
     model: str | None = None

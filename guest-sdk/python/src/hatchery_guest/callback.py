@@ -55,9 +55,9 @@ def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:
     ==================  ==================  ==========================================================================
     hook                arguments           result
     ==================  ==================  ==========================================================================
-    ``before_agent``                        a text or ``Content``: the answer; the agent does not run
-    ``after_agent``                         a text or ``Content``: an additional event
-    ``on_agent_error``  error               a text or ``Content``: the answer instead of the failure
+    ``before_agent``                        a string or ``Content``: the answer; the agent does not run
+    ``after_agent``                         a string or ``Content``: an additional event
+    ``on_agent_error``  error               a string or ``Content``: the answer instead of the failure
     ``before_model``    request             an ``LlmResponse``: replaces the call; changes of the request apply
     ``after_model``     response            an ``LlmResponse``: replaces it; changes of the response apply
     ``on_model_error``  request, error      an ``LlmResponse``: replaces the failure

@@ -60,7 +60,7 @@ def code_executor(function: Callable[..., Any]) -> CodeExecutor: ...
 @overload
 def code_executor(*, name: str | None = None) -> Callable[[Callable[..., Any]], CodeExecutor]: ...
 def code_executor(function: Any = None, *, name: str | None = None) -> Any:
-    """Turns a function, async or not, into a code executor: it takes a ``CodeInput`` and returns a ``CodeOutput``, or a text."""
+    """Turns a function, async or not, into a code executor: it takes a ``CodeInput`` and returns a ``CodeOutput``, or a string."""
 
     def decorate(function: Callable[..., Any]) -> CodeExecutor:
         return CodeExecutor(name or function.__name__, function, handler_signature("code executor", function, 1))

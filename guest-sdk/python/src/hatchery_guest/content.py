@@ -144,14 +144,14 @@ class Event:
 
     @staticmethod
     def of(output: "Event | Content | str") -> "Event":
-        """Converts a text or a content to an event. An event is returned unchanged."""
+        """Converts a string or a content to an event. An event is returned unchanged."""
         if isinstance(output, Event):
             return output
         if isinstance(output, Content):
             return Event(output)
         if isinstance(output, str):
             return Event.from_text(output)
-        raise TypeError(f"an event is made from an event, a content or a text, not from a {type(output).__name__}")
+        raise TypeError(f"an event is made from an event, a content or a string, not from a {type(output).__name__}")
 
     @staticmethod
     def from_text(text: str, *, partial: bool = False) -> "Event":
@@ -244,7 +244,7 @@ class ArtifactVersion:
     version: int
     """From 0."""
     mime_type: str | None = None
-    """IANA media type; ``None`` for texts."""
+    """IANA media type; ``None`` for text."""
     size: int = 0
     """The number of bytes that the host stores: 0 for a file elsewhere."""
     created_micros: int | None = None

@@ -13,7 +13,7 @@ from .signature import Signature, call_handler, handler_signature
 
 @dataclass
 class Example:
-    """A user's message and the reply to it: texts, function calls and their responses. A text becomes a content."""
+    """A user's message and the reply to it: texts, function calls and their responses. A string becomes a content."""
 
     input: str | Content
     output: str | Content | list[Content]
@@ -46,7 +46,7 @@ def examples(function: Callable[..., Any]) -> ExampleProvider: ...
 @overload
 def examples(*, name: str | None = None) -> Callable[[Callable[..., Any]], ExampleProvider]: ...
 def examples(function: Any = None, *, name: str | None = None) -> Any:
-    """Turns a function, async or not, into an example provider: it takes the user's message, a text, and returns examples."""
+    """Turns a function, async or not, into an example provider: it takes the user's message, a string, and returns examples."""
 
     def decorate(function: Callable[..., Any]) -> ExampleProvider:
         return ExampleProvider(name or function.__name__, function, handler_signature("example provider", function, 1))

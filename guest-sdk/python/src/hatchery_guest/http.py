@@ -102,7 +102,7 @@ class Response:
 
     @classmethod
     def of(cls, body: str | bytes | Json, status: int = 200, headers: HeaderList = ()) -> Response:
-        """Creates a response for a test: a text, bytes, or anything else as JSON."""
+        """Creates a response for a test: a string, bytes, or anything else as JSON."""
         kind, content = "application/octet-stream", body
         if isinstance(body, str):
             kind, content = "text/plain; charset=utf-8", body.encode()
@@ -180,7 +180,7 @@ async def request(
         url: The URL.
         params: Parameters to add to the query.
         headers: The headers.
-        body: The body; a text is encoded as UTF-8.
+        body: The body; a string is encoded as UTF-8.
         json: A value that becomes the body, with its content type.
         timeout: The seconds for connecting, until the first byte, and between two pieces of the response, each.
     """

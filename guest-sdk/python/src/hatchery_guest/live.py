@@ -119,7 +119,7 @@ def _to_response(piece: Any) -> LiveResponse:
         piece = Content("model", [piece])
     if isinstance(piece, (Content, Transcription, ToolCalls, ToolCallsCancelled, LiveSignal, Usage)):
         return piece
-    raise TypeError(f"a live model yields texts, parts, contents, signals and other live responses, not a {type(piece).__name__}")
+    raise TypeError(f"a live model yields strings, parts, contents, signals and other live responses, not a {type(piece).__name__}")
 
 
 @overload
@@ -128,7 +128,7 @@ def live_model(function: Callable[..., Any]) -> LiveModel: ...
 def live_model(*, name: str | None = None) -> Callable[[Callable[..., Any]], LiveModel]: ...
 def live_model(function: Any = None, *, name: str | None = None) -> Any:
     """Turns an async generator into a live model, which agents refer to as ``component:NAME/model``: it takes an ``LlmRequest`` and a
-    ``LiveConnection``, and yields what it says: texts, parts, contents, ``Transcription``, ``ToolCalls`` and signals."""
+    ``LiveConnection``, and yields what it says: strings, parts, contents, ``Transcription``, ``ToolCalls`` and signals."""
 
     def decorate(function: Callable[..., Any]) -> LiveModel:
         if not inspect.isasyncgenfunction(function):
@@ -170,7 +170,7 @@ class LiveRun:
         self._events = events
 
     async def send(self, request: LiveRequest | Content | str) -> None:
-        """Sends a request; a text is a message. Waits while the run has too many unread ones.
+        """Sends a request; a string is a message. Waits while the run has too many unread ones.
 
         Raises ``Error`` with the code ``LIVE_CLOSED`` if the run takes no more; its events tell why.
         """

@@ -49,7 +49,7 @@ def _to_response(piece: Any) -> LlmResponse:
         piece = Content("model", [piece])
     if isinstance(piece, Content):
         return LlmResponse(piece)
-    raise TypeError(f"a model yields texts, parts, contents or responses, not a {type(piece).__name__}")
+    raise TypeError(f"a model yields strings, parts, contents or responses, not a {type(piece).__name__}")
 
 
 def _add(complete: LlmResponse, response: LlmResponse) -> None:
@@ -80,7 +80,7 @@ def model(function: Callable[..., Any]) -> Model: ...
 @overload
 def model(*, name: str | None = None) -> Callable[[Callable[..., Any]], Model]: ...
 def model(function: Any = None, *, name: str | None = None) -> Any:
-    """Turns a generator, async or not, into a model: it takes an ``LlmRequest`` and yields the answer piece by piece, as texts, parts,
+    """Turns a generator, async or not, into a model: it takes an ``LlmRequest`` and yields the answer piece by piece, as strings, parts,
     contents or responses. For a request without streaming, the pieces are joined. A function that returns a whole answer works, too."""
 
     def decorate(function: Callable[..., Any]) -> Model:

@@ -43,8 +43,8 @@ def plugin(cls: Any = None, *, name: str | None = None) -> Any:
     ===================  =========  ==========================================================================
     hook                 arguments  result
     ===================  =========  ==========================================================================
-    ``on_user_message``  message    a text or ``Content``: replaces the message
-    ``before_run``                  a text or ``Content``: the answer of the run; no agent runs
+    ``on_user_message``  message    a string or ``Content``: replaces the message
+    ``before_run``                  a string or ``Content``: the answer of the run; no agent runs
     ``on_event``         event      an ``Event``: replaces it; changes of the event apply
     ``after_run``                   ignored; runs after a run that did not fail
     ``on_run_error``     error      ignored; runs after a run that failed

@@ -31,7 +31,7 @@ def summarizer(function: Callable[..., Any]) -> Summarizer: ...
 @overload
 def summarizer(*, name: str | None = None) -> Callable[[Callable[..., Any]], Summarizer]: ...
 def summarizer(function: Any = None, *, name: str | None = None) -> Any:
-    """Turns a function, async or not, into a summarizer: it takes a list of events and returns a text, a ``Content`` or ``None``."""
+    """Turns a function, async or not, into a summarizer: it takes a list of events and returns a string, a ``Content`` or ``None``."""
 
     def decorate(function: Callable[..., Any]) -> Summarizer:
         return Summarizer(name or function.__name__, function, handler_signature("summarizer", function, 1))

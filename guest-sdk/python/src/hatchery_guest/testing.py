@@ -55,7 +55,7 @@ class MockHost:
         config: The component's settings.
         user_message: The user message that started the run.
         events: The events of the session.
-        responses: The responses of models, in order: texts, responses or exceptions.
+        responses: The responses of models, in order: strings, responses or exceptions.
         tools: Tools that the code can call.
         sub_agents: The events of sub-agents.
         memory: Entries of earlier sessions. A search finds those that contain words of the query.

@@ -33,7 +33,7 @@ impl Parse for Requests {
                 if because != "because" {
                     return Err(Error::new_spanned(because, "a reason is written as in `memory: read because \"…\"`"));
                 }
-                reasons.push(member(&name, &text(input)?));
+                reasons.push(member(&name, &string(input)?));
             }
             seen.push(name);
             crate::function::skip_comma(input)?;
@@ -45,14 +45,14 @@ impl Parse for Requests {
 /// Returns the JSON of the value of a key.
 fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
     match key.to_string().as_str() {
-        "models" | "runs" | "tools" | "environment" | "network" => texts(input),
+        "models" | "runs" | "tools" | "environment" | "network" => strings(input),
         "memory" | "artifacts" => access(input),
         "state" => members(input, |name, input| match name.to_string().as_str() {
-            "read" | "write" => texts(input),
+            "read" | "write" => strings(input),
             _ => Err(Error::new_spanned(name, "state is requested as in `state: { read: [\"user:*\"], write: [] }`")),
         }),
         "sessions" => members(input, |name, input| match name.to_string().as_str() {
-            "read" | "write" => texts(input),
+            "read" | "write" => strings(input),
             _ => Err(Error::new_spanned(
                 name,
                 "sessions are requested as in `sessions: { read: [\"diary\"], write: [] }`",
@@ -60,7 +60,7 @@ fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
         }),
         "files" => list(input, |input| {
             members(input, |name, input| match name.to_string().as_str() {
-                "guest" => text(input),
+                "guest" => string(input),
                 "access" => access(input),
                 _ => Err(Error::new_spanned(
                     name,
@@ -92,11 +92,11 @@ fn list(input: ParseStream<'_>, item: fn(ParseStream<'_>) -> Result<String>) -> 
     Ok(format!("[{}]", items.into_iter().collect::<Vec<_>>().join(",")))
 }
 
-fn texts(input: ParseStream<'_>) -> Result<String> {
-    list(input, text)
+fn strings(input: ParseStream<'_>) -> Result<String> {
+    list(input, string)
 }
 
-fn text(input: ParseStream<'_>) -> Result<String> {
+fn string(input: ParseStream<'_>) -> Result<String> {
     Ok(json(&input.parse::<LitStr>()?.value()))
 }
 
@@ -112,10 +112,10 @@ fn member(name: &str, value: &str) -> String {
     format!("{}:{value}", json(name))
 }
 
-/// Returns a text as a JSON string.
-fn json(text: &str) -> String {
+/// Returns a string as JSON.
+fn json(string: &str) -> String {
     let mut json = String::from('"');
-    for letter in text.chars() {
+    for letter in string.chars() {
         match letter {
             '"' | '\\' => json.extend(['\\', letter]),
             letter if letter.is_control() => json.push_str(&format!("\\u{:04x}", u32::from(letter))),

@@ -5,7 +5,7 @@ use crate::content::{Content, Part};
 use crate::error::Error;
 use crate::model::LlmResponse;
 
-/// The answer of a mock model: partial responses, optionally followed by a failure. It converts from a text, a
+/// The answer of a mock model: partial responses, optionally followed by a failure. It converts from a string, a
 /// response, a content or a part, from several responses (the partial ones), and from an [`Error`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ModelAnswer {
@@ -14,7 +14,7 @@ pub struct ModelAnswer {
 }
 
 impl ModelAnswer {
-    /// Creates an answer that streams these texts.
+    /// Creates an answer that streams these strings.
     pub fn chunks<T: Into<String>>(responses: impl IntoIterator<Item = T>) -> Self {
         responses.into_iter().map(LlmResponse::text).collect::<Vec<_>>().into()
     }

@@ -92,7 +92,7 @@ impl Host {
         })
     }
 
-    /// Answers all model calls: with a text, an [`LlmResponse`](crate::LlmResponse), an [`Error`], or a [`ModelAnswer`]
+    /// Answers all model calls: with a string, an [`LlmResponse`](crate::LlmResponse), an [`Error`], or a [`ModelAnswer`]
     /// with partial responses. The request contains the model's name.
     pub fn model<A: Into<ModelAnswer>>(self, answer: impl Fn(LlmRequest) -> A + 'static) -> Self {
         self.with(|world| world.model = Some(Rc::new(move |request| answer(request).into())))

@@ -97,7 +97,7 @@ pub enum AttributeValue {
     Number(f64),
     /// True or false.
     Boolean(bool),
-    /// Several texts.
+    /// Several strings.
     Texts(Vec<String>),
 }
 

@@ -49,7 +49,7 @@ impl AgentTool {
         Ok(Self { app, declaration, has_output_schema, skip_summarization })
     }
 
-    /// Runs the agent. Returns its last event with a text, an answer of a tool or an error.
+    /// Runs the agent. Returns its last event with text, an answer of a tool or an error.
     async fn run_agent(&self, args: JsonMap, cx: &CallContext) -> Result<Option<Arc<Event>>, RunError> {
         let caller = &cx.invocation;
         if caller.depth >= MAX_DEPTH {

@@ -89,7 +89,7 @@ fn find_id_of_another_agent<'a>(cx: &CallContext, event: &'a EventData) -> Optio
     })
 }
 
-/// Returns true if the event has more than texts and changes of state and artifacts.
+/// Returns true if the event has more than text and changes of state and artifacts.
 fn has_effects(event: &EventData) -> bool {
     let EventActions {
         state_delta: _,

@@ -78,7 +78,7 @@ fn first_kept(contents: &Vector<Arc<Content>>, messages: &[Vec<&Part>], turns: N
     0
 }
 
-/// Returns true if a prompt's content is this message. A file may be replaced by a text about it.
+/// Returns true if a prompt's content is this message. A file may be replaced by text about it.
 fn is_message(message: &[&Part], content: &Content) -> bool {
     let is_same = |(part, sent): (&&Part, &Part)| {
         *part == sent || matches!((&part.data, &sent.data), (PartData::InlineData(_), PartData::Text(_)))

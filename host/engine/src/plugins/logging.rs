@@ -7,12 +7,12 @@ use hatchery_core::{
 };
 use serde_json::Value;
 
-/// Maximum length of a text in a line, in characters.
+/// Maximum length of text in a line, in characters.
 const MAX_TEXT: usize = 200;
 /// Maximum length of arguments and results in a line, in characters.
 const MAX_ARGS: usize = 300;
 
-/// Logs the hooks of runs at level `info`, with texts cut to a readable length. Changes nothing.
+/// Logs the hooks of runs at level `info`, with text cut to a readable length. Changes nothing.
 #[derive(Debug, Default)]
 pub struct Logging;
 

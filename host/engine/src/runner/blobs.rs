@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{CallContext, Content, Part, PartData, RunError};
 
 /// Returns the message as it is stored. If the run is configured so, saves each file as the artifact
-/// `artifact_<invocation>_<part>`, records it in the actions of `cx`, and replaces it with a text that names it.
+/// `artifact_<invocation>_<part>`, records it in the actions of `cx`, and replaces it with text that names it.
 pub(super) async fn save_as_artifacts(cx: &CallContext, message: Arc<Content>) -> Result<Arc<Content>, RunError> {
     if !cx.invocation.run_config.save_input_blobs_as_artifacts {
         return Ok(message);

@@ -82,7 +82,7 @@ fn declaration_to_value(tool: &FunctionDeclaration) -> Value {
     json.into()
 }
 
-/// Parses a system instruction, which is a text, a content, or a list of them.
+/// Parses a system instruction, which is a string, a content, or a list of them.
 fn parse_instruction(yaml: Value) -> Result<Option<String>, String> {
     let texts = match yaml {
         Value::Null => return Ok(None),

@@ -54,7 +54,7 @@ def request_to_wit(request: LiveRequest) -> Any:
             return wit.LiveRequest_ActivityEnd()
         case LiveSignal.AUDIO_STREAM_END:
             return wit.LiveRequest_AudioStreamEnd()
-    raise TypeError(f"a live run takes a text, a Content, a LiveMessage, a Blob or a signal of the user, not {request!r}")
+    raise TypeError(f"a live run takes a string, a Content, a LiveMessage, a Blob or a signal of the user, not {request!r}")
 
 
 def response_to_wit(response: LiveResponse) -> Any:

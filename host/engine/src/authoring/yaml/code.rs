@@ -82,7 +82,7 @@ impl CodeExecutorConfig {
     fn check_delimiters(&self) -> Result<(), String> {
         let Some(delimiters) = &self.code_delimiters else { return Ok(()) };
         if delimiters.is_empty() || delimiters.iter().any(|(open, close)| open.is_empty() || close.is_empty()) {
-            return Err("code_executor: `code_delimiters` needs pairs of texts that are not empty".into());
+            return Err("code_executor: `code_delimiters` needs pairs of non-empty strings".into());
         }
         Ok(())
     }

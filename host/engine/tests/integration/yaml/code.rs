@@ -99,7 +99,7 @@ fn the_error_of_an_invalid_code_executor_has_its_location() {
     for delimiters in ["[]", "[['', x]]"] {
         assert_eq!(
             code_error(&format!("code_executor: {{ name: python, code_delimiters: {delimiters} }}")),
-            "root_agent.yaml:3:1: code_executor: `code_delimiters` needs pairs of texts that are not empty"
+            "root_agent.yaml:3:1: code_executor: `code_delimiters` needs pairs of non-empty strings"
         );
     }
     assert_eq!(
