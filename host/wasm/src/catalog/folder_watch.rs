@@ -14,7 +14,7 @@ use crate::catalog::scan::is_ignored;
 
 /// Watches folders, without their subfolders.
 pub(super) struct FolderWatch {
-    /// The served directory as the scan names it, and as events do.
+    /// The served folder as the scan names it, and as events do.
     directory: PathBuf,
     root: PathBuf,
     /// `None` if the system cannot watch files.
@@ -115,7 +115,7 @@ mod tests {
         assert!(!is_irrelevant(served, &event(EventKind::Other, &[])), "an overflow names no path");
     }
 
-    /// A served directory with its watch.
+    /// A served folder with its watch.
     struct Served {
         root: PathBuf,
         watch: FolderWatch,

@@ -1,4 +1,4 @@
-//! The loader: turns the files of the served directory into catalogs.
+//! The loader: turns the files of the served folder into catalogs.
 //!
 //! Each component file passes through these states:
 //!
@@ -47,7 +47,7 @@ pub use options::{CatalogItems, CatalogUpdate, LoadOptions, LoadPolicy, Progress
 /// Time for which a file must be unchanged before it is read.
 pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// The files of the served directory and the loads that are running.
+/// The files of the served folder and the loads that are running.
 pub(crate) struct Loader {
     directory: PathBuf,
     options: LoadOptions,

@@ -1,4 +1,4 @@
-//! Directory scan: finds components and YAML files in the served directory, at any depth.
+//! Directory scan: finds components and YAML files in the served folder, at any depth.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

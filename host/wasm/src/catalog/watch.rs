@@ -160,7 +160,7 @@ impl CatalogHandle {
         (loader.options().agent_classes.clone(), loader.options().settings.writable_folders())
     }
 
-    /// Returns the served directory.
+    /// Returns the served folder.
     pub fn directory(&self) -> &Path {
         &self.0.directory
     }

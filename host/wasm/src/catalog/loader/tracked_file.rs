@@ -1,4 +1,4 @@
-//! The state of one file of the served directory.
+//! The state of one file of the served folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::catalog::FileState;
 use crate::catalog::scan::{FileKind, FileVersion};
 use crate::contract::component::Component;
 
-/// A file of the served directory that the loader knows.
+/// A file of the served folder that the loader knows.
 pub(super) struct TrackedFile {
     pub(super) kind: FileKind,
     /// Name of the component, or of the app's folder.
