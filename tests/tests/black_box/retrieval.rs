@@ -50,7 +50,7 @@ async fn a_folder_outside_of_that_of_the_configuration_is_refused() -> Result<()
         Ok(_) => anyhow::bail!("the host has started"),
         Err(error) => format!("{error:#}"),
     };
-    let expected = "retrieval.handbook: `folder` must be a folder below that of hatchery.yaml, such as `docs`";
+    let expected = "retrieval.handbook: `folder` must be a folder below the folder of hatchery.yaml, such as `docs`";
     ensure!(error.contains(expected), "{error}");
     Ok(())
 }
@@ -111,7 +111,7 @@ async fn an_agent_finds_the_newest_artifacts_of_its_user_as_the_guide_shows() ->
 #[tokio::test]
 async fn an_index_needs_one_source_and_one_of_artifacts_no_encryption() -> Result<()> {
     let neither =
-        "retrieval.a: set either `folder`, a folder below that of hatchery.yaml such as `docs`, or `artifacts: true`";
+        "retrieval.a: set either `folder`, a folder below the folder of hatchery.yaml such as `docs`, or `artifacts: true`";
     for (config, expected) in [
         ("retrieval: {a: {folder: docs, artifacts: true}}\n", neither),
         ("retrieval: {a: {description: x}}\n", neither),

@@ -51,7 +51,7 @@ impl RetrievalConfig {
             None if !self.artifacts => return Err(ambiguous(name)),
             Some(folder) if !is_below(folder) => {
                 return Err(format!(
-                    "retrieval.{name}: `folder` must be a folder below that of hatchery.yaml, such as `docs`"
+                    "retrieval.{name}: `folder` must be a folder below the folder of hatchery.yaml, such as `docs`"
                 ));
             }
             _ => {}
@@ -133,7 +133,7 @@ impl RetrievalConfig {
 
 fn ambiguous(name: &str) -> String {
     format!(
-        "retrieval.{name}: set either `folder`, a folder below that of hatchery.yaml such as `docs`, or `artifacts: true`"
+        "retrieval.{name}: set either `folder`, a folder below the folder of hatchery.yaml such as `docs`, or `artifacts: true`"
     )
 }
 
