@@ -47,7 +47,7 @@ pub struct Skill {
 }
 
 impl AgentCard {
-    /// Returns the card as one document: clients of version 1.0 read `supportedInterfaces`, those of 0.3 `url`.
+    /// Returns the card as one document: clients of version 1.0 read `supportedInterfaces`, clients of 0.3 `url`.
     pub fn to_json(&self) -> Value {
         let interface = |interface: &Interface| {
             let Interface { url, binding, version, tenant } = interface;

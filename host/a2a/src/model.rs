@@ -168,7 +168,7 @@ pub struct ArtifactUpdate {
     pub task_id: String,
     pub context_id: String,
     pub artifact: Artifact,
-    /// True if the parts follow those of earlier updates, false if they replace them.
+    /// True if the parts follow the parts of earlier updates, false if they replace them.
     pub append: bool,
     /// True if the artifact is complete.
     pub last_chunk: bool,

@@ -12,7 +12,7 @@ use sse_stream::SseByteStream;
 /// The error at the end of an event stream.
 #[derive(Debug)]
 pub enum SseError<E> {
-    /// That of the body.
+    /// An error of the body.
     Body(E),
     /// An event is larger than this limit.
     TooLarge(usize),

@@ -39,7 +39,7 @@ pub struct ServerConfig {
 /// Headers that depend on the session of a call, such as the credentials of its user.
 #[async_trait]
 pub trait HeaderProvider: fmt::Debug + Send + Sync {
-    /// Returns the headers for the session of a call, in addition to those of the server.
+    /// Returns the headers for the session of a call, in addition to the server's headers.
     ///
     /// # Errors
     /// The reason why there are none, for the operator.
@@ -108,7 +108,7 @@ pub enum Transport {
     Stdio(StdioServer),
     /// Streamable HTTP.
     Http(HttpServer),
-    /// HTTP+SSE, the transport of revision 2024-11-05. The URL is that of the event stream.
+    /// HTTP+SSE, the transport of revision 2024-11-05. The URL is the URL of the event stream.
     Sse(HttpServer),
 }
 
@@ -121,7 +121,7 @@ pub struct StdioServer {
     pub args: Vec<String>,
     /// Its environment variables.
     pub env: BTreeMap<String, ConfigValue>,
-    /// Its working directory. `None` means that of the host.
+    /// Its working directory. `None` means the host's.
     pub cwd: Option<PathBuf>,
 }
 
@@ -203,7 +203,7 @@ pub enum Confirmation {
     None,
     /// All of them.
     All,
-    /// Those of these names.
+    /// Tools of these names.
     Tools(BTreeSet<String>),
 }
 

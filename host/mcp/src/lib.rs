@@ -2,8 +2,8 @@
 //! the apps and tools of a host to MCP clients.
 //!
 //! Clients: [`McpServers`] holds one connection per configured server, and [`McpToolset`] offers the tools of one of
-//! them. Servers: [`McpService`] answers over streamable HTTP and over standard input and output. The protocol itself
-//! is that of the crate `rmcp`.
+//! them. Servers: [`McpService`] answers over streamable HTTP and over standard input and output. The crate `rmcp`
+//! implements the protocol itself.
 
 mod client;
 mod config;

@@ -69,7 +69,7 @@ impl GoogleCredentials {
         self.token.forget(token);
     }
 
-    /// Returns the project of the settings, or else that of the credentials file.
+    /// Returns the project of the settings, or else of the credentials file.
     pub(crate) async fn project(&self, origin: &Origin) -> Result<String, ModelError> {
         if let Some(project) = &self.settings.project {
             return Ok(project.clone());

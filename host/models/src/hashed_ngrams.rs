@@ -12,8 +12,8 @@ const DIMENSIONS: usize = 256;
 const SIZES: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// Embeds texts by their character n-grams: texts with common words, word stems and phrases are similar. Their meaning
-/// has no influence. The vectors have unit length, except that of a text without letters and digits, which is zero.
-/// They are the same on every machine and in every version.
+/// has no influence. The vectors have unit length; a text without letters and digits has the zero
+/// vector. They are the same on every machine and in every version.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HashedNgrams;
 

@@ -1,5 +1,5 @@
 //! Models of third-party libraries, each behind a cargo feature of its name: genai and rig. A library converts requests
-//! and answers, and knows the addresses of its providers. Keys, URLs, TLS, time limits, retries and errors are those of
+//! and answers, and knows the addresses of its providers. Keys, URLs, TLS, time limits, retries and errors come from
 //! this crate.
 
 #[cfg(any(feature = "genai", feature = "rig"))]

@@ -248,7 +248,7 @@ impl<P: LiveProtocol> Link<P> {
     /// Continues a broken connection.
     ///
     /// # Errors
-    /// The error that broke it if it cannot be continued, else that of the new connection.
+    /// The error that broke it if it cannot be continued, else the error of the new connection.
     async fn recover(&mut self, error: ModelError) -> Result<(), ModelError> {
         let is_resumed = error.kind != ModelErrorKind::BadRequest && self.resume().await?;
         if is_resumed { Ok(()) } else { Err(error) }

@@ -102,11 +102,11 @@ impl Connection {
 /// Access to Google Cloud for Vertex AI.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GoogleCloud {
-    /// The project. Default: that of the credentials file.
+    /// The project. Default: the project of the credentials file.
     pub project: Option<String>,
     /// The location. Default: `global`.
     pub location: Option<String>,
-    /// The file with the credentials of a service account or a user. Default: that of `gcloud`, else the metadata
+    /// The file with the credentials of a service account or a user. Default: the file of `gcloud`, else the metadata
     /// server.
     pub credentials_file: Option<PathBuf>,
     /// The folder of `gcloud`.

@@ -162,7 +162,7 @@ impl Apis {
         Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
     }
 
-    /// Replaces the APIs by `others`, but for those of the `unchanged` names, which keep their documents. Agent files
+    /// Replaces the APIs by `others`, except APIs with `unchanged` names, which keep their documents. Agent files
     /// are to be loaded again.
     pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
         let (before, mut table) = (self.current.load(), others.table());

@@ -19,7 +19,7 @@ pub struct ToolsetOptions {
     pub selection: Selection,
     /// Text before the names of tools, as models see them.
     pub prefix: String,
-    /// The operations whose calls a person must confirm, in addition to those of the settings of the API.
+    /// The operations whose calls a person must confirm, in addition to the operations of the API's settings.
     pub confirmation: Confirmation,
 }
 

@@ -1,6 +1,6 @@
 //! Minisign signatures of components, and the policy for verifying them.
 //!
-//! The signed bytes are those of the component, so `minisign -V` verifies a pulled file with its signature file. The
+//! The bytes of the component are signed, so `minisign -V` verifies a pulled file with its signature file. The
 //! trusted comment has the file name and the version: `file:dice.wasm`, `version:1.0`. A signature is only valid for a
 //! component of that name. The legacy format of minisign before 2020, which does not sign a hash, is not accepted.
 

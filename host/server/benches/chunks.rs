@@ -2,7 +2,7 @@
 //! of the provider with bare hyper.
 //!
 //! `cargo bench --workspace --bench chunks`. After the criterion report it prints both with their chunks per second and
-//! allocations, and their ratio. Provider, host and client are in one process, so that the costs are those of all
+//! allocations, and their ratio. Provider, host and client are in one process, so that the costs include all
 //! three.
 #![allow(clippy::expect_used, missing_docs)]
 

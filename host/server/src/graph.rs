@@ -20,7 +20,7 @@ pub(crate) struct Path {
     nodes: BTreeSet<String>,
     /// From, to.
     edges: BTreeSet<(String, String)>,
-    /// Edges that were taken from their end to their beginning: those of responses.
+    /// Edges that were taken from their end to their beginning, by responses.
     returns: BTreeSet<(String, String)>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
-    /// Those of the files when they were read at first, or before.
+    /// Stamps of the files, from when they were read at first or before.
     first: Stamps,
 }
 

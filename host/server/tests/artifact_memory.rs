@@ -1,5 +1,5 @@
 //! Memory of a large artifact that is sent and read over HTTP. The only test of this file, because it counts all
-//! allocations of the process, those of its client among them.
+//! allocations of the process, its client included.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, dead_code)]
 
@@ -19,7 +19,7 @@ use crate::support::{Host, success};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// The size of the artifact, if it is not that of the environment.
+/// The size of the artifact, unless the environment has another one.
 const SIZE: u64 = 160 << 20;
 const CHUNK: u64 = 64 << 10;
 const LIMIT: isize = 64 << 20;

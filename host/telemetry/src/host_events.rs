@@ -117,7 +117,7 @@ pub struct Update {
 
 impl Default for HostEvents {
     fn default() -> Self {
-        // Ids are larger than those of the process before, unless there was more than one in each microsecond.
+        // Ids are larger than the ids of the previous process, unless it had more than one in each microsecond.
         let first = u64::try_from(Timestamp::now().as_micros()).unwrap_or_default().max(1);
         let log = Mutex::new(Log { events: VecDeque::new(), next: first });
         Self(Arc::new(Inner { log, newest: watch::Sender::new(first - 1) }))

@@ -23,7 +23,7 @@ use client::Client;
 use queue::{BatchSettings, ExportQueue};
 use sampler::Sampling;
 
-/// The variables that switch the export on. That of traces takes precedence.
+/// The variables that switch the export on. The variable of traces takes precedence.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
 const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
@@ -107,7 +107,7 @@ impl OtlpExporter {
     }
 }
 
-/// Converts spans to those of OpenTelemetry.
+/// Converts spans to spans of OpenTelemetry.
 #[derive(Debug, Clone)]
 struct Converter {
     scope: InstrumentationScope,
@@ -135,7 +135,7 @@ impl Converter {
         let remote = trace.parent.filter(|_| span.parent_span_id.is_none()).map(|parent| parent.span_id);
         let parent = span.parent_span_id.or(remote);
         let content = span.content.iter().filter(|_| self.captures_content).flat_map(|content| content.attributes());
-        // Messages of errors may repeat content, except for those of HTTP requests, which are the host's own.
+        // Error messages may repeat content, except for messages of HTTP requests, which the host writes.
         let has_message = self.captures_content || span.operation == SpanOperation::Http;
         let own = span.attributes().into_iter().filter(|(key, _)| has_message || *key != "error.message");
         let attributes = own.chain(content);

@@ -92,7 +92,7 @@ impl Spans {
     }
 }
 
-/// Returns the id of a model call's event, and those of the events of an agent.
+/// Returns the id of a model call's event, and the ids of an agent's events.
 fn event_ids(span: &SpanData) -> impl Iterator<Item = &str> {
     let result = span.get("gcp.vertex.agent.event_id").and_then(|id| id.as_str());
     result.into_iter().chain(span.event_ids.iter().map(String::as_str))

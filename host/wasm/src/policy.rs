@@ -107,7 +107,7 @@ pub struct StateGrants {
     pub write: Vec<Pattern>,
 }
 
-/// Apps whose sessions a component may use: those of the user of its run.
+/// Apps whose sessions a component may use. It only reaches sessions of its run's user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionGrants {

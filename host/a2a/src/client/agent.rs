@@ -113,7 +113,7 @@ impl CustomAgent for RemoteAgent {
     }
 }
 
-/// Returns the events that the agent sees: those of its own branch and of the enclosing branches.
+/// Returns the events that the agent sees: the events of its own branch and of the enclosing branches.
 fn visible_events(cx: &CallContext) -> Vec<Arc<Event>> {
     let is_visible = |event: &Arc<Event>| match (event.branch.as_deref(), cx.branch.as_deref()) {
         (None, _) => true,

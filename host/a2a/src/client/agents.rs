@@ -74,7 +74,7 @@ impl A2aAgents {
         Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
     }
 
-    /// Replaces the agents by `others`, but for those of the `unchanged` names. Agent files are to be loaded again.
+    /// Replaces the agents by `others`, except agents with `unchanged` names. Agent files are to be loaded again.
     pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
         let (before, mut table) = (self.current.load(), others.table());
         for (name, agent) in before.agents.iter().filter(|(name, _)| unchanged.contains(*name)) {

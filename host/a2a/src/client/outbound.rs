@@ -88,7 +88,7 @@ impl History<'_> {
         Some(OutboundMessage { parts: parts.collect(), context_id: None, task_id })
     }
 
-    /// Returns the events since an index as parts: those of the user as they are, those of other agents as context.
+    /// Returns the events since an index as parts: the user's events as they are, other agents' events as context.
     fn parts_since(&self, since: usize, aggregation: Aggregation) -> Vec<Part> {
         let (mut parts, mut is_context) = (Vec::new(), false);
         for event in self.events.iter().skip(since).filter(|event| event.author != self.agent) {

@@ -34,7 +34,7 @@ pub(super) fn json(status: u16, value: &Value) -> Response<Body> {
     with_status(status, "application/json", Full::from(value.to_string()).boxed_unsync())
 }
 
-/// Returns an error. That of a busy host has a time for the next attempt.
+/// Returns an error. The error of a busy host has a time for the next attempt.
 pub(super) fn error(kind: ErrorKind, status: u16, body: &Value) -> Response<Body> {
     let mut response = json(status, body);
     if kind == ErrorKind::Busy {

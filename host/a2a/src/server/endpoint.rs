@@ -1,4 +1,4 @@
-//! The endpoint: paths below that of an app, and headers.
+//! The endpoint: paths below an app's path, and headers.
 
 use bytes::Bytes;
 use hatchery_core::ClientScope;
@@ -46,7 +46,7 @@ impl A2aEndpoint {
     }
 
     /// Answers a request to `/a2a/APP/PATH`; `path` is empty for the app itself. `None` if clients may not use such an
-    /// app. The user of a [`ClientScope`] among the extensions of the request is that of the client's sessions.
+    /// app. The client's sessions belong to the user of a [`ClientScope`] among the extensions of the request.
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
         let user = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
         let service = &self.service.of_client(Client { user, base_url: self.base_url(request.headers()) });

@@ -133,8 +133,7 @@ fn metadata(event: &Event) -> JsonMap {
     metadata
 }
 
-/// Removes the proof, which only this host understands, and the ids of tasks of other hosts, which are not those of the
-/// client.
+/// Removes the proof, which only this host understands, and the ids of tasks of other hosts, which clients do not know.
 fn public_metadata(metadata: &Value) -> Option<Value> {
     let is_public = |key: &str| key != PROOF_KEY && !key.starts_with(REMOTE_PREFIX);
     let public = metadata.as_object()?.iter().filter(|(key, _)| is_public(key));

@@ -29,8 +29,8 @@ struct CallError {
 }
 
 impl A2aService {
-    /// Answers a request. Errors have the status 200, except that of a busy host, which is for proxies and load
-    /// balancers too.
+    /// Answers a request. Errors have the status 200, unless the host is busy, which proxies and load balancers must
+    /// see.
     pub(super) async fn json_rpc(
         &self,
         app: &Arc<App>,

@@ -15,7 +15,7 @@ use crate::error::{A2aError, ErrorKind};
 use crate::model::Operation;
 
 impl A2aService {
-    /// Answers a request to a path below that of an app.
+    /// Answers a request to a path below an app's path.
     pub(super) async fn rest(
         &self,
         app: &Arc<App>,

@@ -30,7 +30,7 @@ const REFUSALS: [&str; 6] = [
     "redirect_uri_mismatch",
 ];
 
-/// Maximum length of an error code that is shown. Those of the standards are shorter.
+/// Maximum length of an error code that is shown. Standard error codes are shorter.
 const MAX_ERROR_CODE: usize = 64;
 
 /// A client of an OAuth server.
@@ -211,14 +211,14 @@ pub(super) fn code(answer: &OAuth2Auth, expected_state: &str) -> Result<String, 
         return if answer.state.as_deref() == Some(expected_state) {
             Ok(code)
         } else {
-            Err(AuthError::Answer("its `state` is not that of the request"))
+            Err(AuthError::Answer("its `state` does not match the request"))
         };
     };
     let url = Url::parse(uri).map_err(|_| AuthError::Answer("its `authResponseUri` is not a URL"))?;
     let parameter = |name: &str| url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
     // Checked first: the other parameters of another login's response are meaningless here.
     if parameter("state").as_deref() != Some(expected_state) {
-        return Err(AuthError::Answer("the `state` of its `authResponseUri` is not that of the request"));
+        return Err(AuthError::Answer("the `state` of its `authResponseUri` does not match the request"));
     }
     if let Some(error) = parameter("error") {
         return Err(AuthError::Refused { reason: error_code(&error) });

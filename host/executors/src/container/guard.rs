@@ -16,7 +16,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Creates and starts a container. `body` is that of the request.
+    /// Creates and starts a container. `body` is the body of the request.
     pub(super) async fn start(engine: &Engine, body: Value, permit: OwnedSemaphorePermit) -> Result<Self, EngineError> {
         let name = format!("hatchery-{}", new_event_id());
         let container = Self { engine: engine.clone(), name, permit: Some(permit) };

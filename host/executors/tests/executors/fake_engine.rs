@@ -224,7 +224,7 @@ async fn run_exec(upgrade: OnUpgrade, mut command: Command) {
     copying.abort();
     let mut body = Vec::new();
     for (stream, bytes) in [(1, printed.stdout), (2, printed.stderr)] {
-        // Pieces of a size that does not fit those of the connection.
+        // Pieces whose size does not fit the pieces of the connection.
         for piece in bytes.chunks(1000) {
             body.extend_from_slice(&[stream, 0, 0, 0]);
             body.extend_from_slice(&u32::try_from(piece.len()).unwrap().to_be_bytes());

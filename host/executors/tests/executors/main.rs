@@ -1,4 +1,4 @@
-//! Tests of code executors, with container engines, and with servers that speak their API and that of Vertex AI.
+//! Tests of code executors, with container engines, and with servers that speak their API and the API of Vertex AI.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, clippy::expect_used, reason = "tests")]
 
 #[cfg(unix)]

@@ -128,8 +128,8 @@ impl Authorization<'_> {
         session.handle_callback_url(&redirected).await.map(drop).map_err(authorization_error)
     }
 
-    /// Returns the scopes to ask for: those of the configuration, or those of the challenge in addition to those
-    /// already granted. Empty if the server's metadata decides.
+    /// Returns the scopes to ask for: the configured scopes, or the challenge's scopes in addition to those already
+    /// granted. Empty if the server's metadata decides.
     async fn scopes(&self, challenge: &str) -> Vec<String> {
         let mut scopes = self.config.scopes.clone();
         let demanded = Url::parse(self.endpoint).ok().map(|base| WWWAuthenticateParams::parse(challenge, &base));

@@ -87,7 +87,7 @@ impl McpServers {
         Self { current: Arc::new(ArcSwap::from_pointee(table)), ..self }
     }
 
-    /// Replaces the servers by `others`, but for those of the `unchanged` names, which keep their connections. The
+    /// Replaces the servers by `others`, except servers with `unchanged` names, which keep their connections. The
     /// connection to a server that is replaced is closed when the last run that uses it has ended.
     pub fn replace(&self, others: &Self, unchanged: &BTreeSet<String>) {
         let (before, mut table) = (self.current.load(), others.table());
@@ -226,7 +226,7 @@ struct ToolsetArgs {
     prompts: Vec<String>,
 }
 
-/// All tools or none, or those of these names.
+/// All tools or none, or the tools of these names.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum RequireConfirmation {

@@ -34,7 +34,7 @@ pub(super) struct StartedProcess {
 /// The process of a server. Dropping it kills the process and its children.
 pub(super) struct Process {
     child: Child,
-    /// The id of the process group, which is that of the process.
+    /// The id of the process group, which equals the id of the process.
     group: Option<i32>,
     stderr: Option<JoinHandle<()>>,
     last_line: Arc<Mutex<String>>,

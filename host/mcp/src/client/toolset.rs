@@ -24,7 +24,7 @@ pub struct ToolsetOptions {
     pub tools: Option<BTreeSet<String>>,
     /// Text before the names of tools, as models see them.
     pub prefix: String,
-    /// The tools whose calls a person must confirm, in addition to those of the server's settings.
+    /// The tools whose calls a person must confirm, in addition to the tools of the server's settings.
     pub confirmation: Confirmation,
     /// True if the model may load resources of the server.
     pub resources: bool,

@@ -355,7 +355,7 @@ async fn ask(session: &str, asked: &[Question], client: &CallInput) -> Result<Co
     }
 }
 
-/// Returns the URI of a file of a result. Those of a single tool do not stay, so that they are no resources.
+/// Returns the URI of a file of a result. Files of a single tool's call are not kept, so they are no resources.
 fn file_uri(key: &SessionKey, name: &str) -> String {
     match &*key.app {
         TOOL_APP => format!("artifact://{name}"),

@@ -25,7 +25,7 @@ pub struct FileResource {
     pub file: PathBuf,
     /// A text for people and models.
     pub description: String,
-    /// The media type. `None` means that of the file's extension.
+    /// The media type. `None` uses the media type of the file's extension.
     pub mime_type: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl FileResource {
         let is_second = |pattern: Option<Pattern<'_>>| pattern.is_some_and(|it| it.suffix.contains(['{', '}']));
         if is_second(in_uri) || is_second(in_name) || folder.contains(['{', '}']) {
             return Err(format!(
-                "`{uri}` may have one placeholder, in the name of the file and not in that of a folder"
+                "`{uri}` may have one placeholder, in the name of the file and not in the name of a folder"
             ));
         }
         Ok(())
@@ -212,7 +212,7 @@ mod tests {
         let placeholders = "need the same placeholder, as in `{page}`, or none";
         assert!(fault("docs://{page}", "a.md").ends_with(placeholders));
         assert!(fault("docs://a", "{page}.md").ends_with(placeholders));
-        let number = "may have one placeholder, in the name of the file and not in that of a folder";
+        let number = "may have one placeholder, in the name of the file and not in the name of a folder";
         assert!(fault("docs://{a}/{b}", "{a}-{b}.md").ends_with(number));
         assert!(fault("docs://{a}", "{a}/{a}.md").ends_with(number));
         assert_eq!(resource("docs://{page}", "docs/{page}.md").check(), Ok(()));

@@ -34,7 +34,7 @@ impl McpEndpoint {
     }
 
     /// Creates the endpoint of a service, for a server on loopback without checks of its own: requests for other hosts,
-    /// and those of web pages from elsewhere, are refused.
+    /// and requests of web pages from elsewhere, are refused.
     pub fn on_loopback(service: McpService) -> Self {
         let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
         Self::with_config(service, StreamableHttpServerConfig::default().with_allowed_origins(origins))

@@ -1,4 +1,4 @@
-//! Progress of calls: that of a tool, or the events of a run.
+//! Progress of calls: the progress of a tool, or the events of a run.
 
 use hatchery_core::{Event, TOOL_PROGRESS_KEY};
 use rmcp::RoleServer;

@@ -45,7 +45,7 @@ fn parse(uri: &str) -> Option<[String; 3]> {
 impl McpService {
     /// Returns the templates of the URIs.
     pub(super) fn templates(&self, context: &RequestContext<RoleServer>) -> Vec<ResourceTemplate> {
-        let description = "A file of a session. The session is that of an agent's answer.";
+        let description = "A file of a session, which an agent's answer names.";
         let artifacts = ResourceTemplate::new(TEMPLATE, "artifact").with_description(description);
         let files = self.files(context).into_iter().filter_map(|resource| resource.template());
         std::iter::once(artifacts).chain(files).collect()

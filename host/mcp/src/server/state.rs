@@ -58,7 +58,7 @@ impl CallIdentity<'_> {
             signer.verify_strings(PURPOSE, &self.signed_texts(payload), proof).then_some(())?;
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
         };
-        let message = "`requestState` is not that of this call; leave it out to begin the call anew";
+        let message = "`requestState` does not belong to this call; leave it out to begin the call anew";
         read().ok_or_else(|| ErrorData::invalid_params(message, None))
     }
 
@@ -94,7 +94,7 @@ mod tests {
         ] {
             let error = result.unwrap_err();
             assert_eq!(error.code.0, -32602);
-            assert!(error.message.starts_with("`requestState` is not that of this call"), "{error:?}");
+            assert!(error.message.starts_with("`requestState` does not belong to this call"), "{error:?}");
         }
     }
 }

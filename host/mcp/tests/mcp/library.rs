@@ -25,7 +25,7 @@ use crate::support::*;
 mod server;
 use server::Library;
 
-/// Returns the settings of the server as a process, and those of one over HTTP.
+/// Returns the settings of the server as a process, and of a server over HTTP.
 async fn configs() -> [ServerConfig; 2] {
     let command = erratic_server().with_file_name("library_server");
     let process = Transport::Stdio(StdioServer { command, ..StdioServer::default() });

@@ -134,7 +134,7 @@ pub(super) struct UsageJson {
 }
 
 impl UsageJson {
-    /// Returns these counts, with those of `earlier` where there are none.
+    /// Returns these counts, with the counts of `earlier` where there are none.
     pub(super) fn or(self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.or(earlier.input_tokens),
@@ -144,7 +144,7 @@ impl UsageJson {
         }
     }
 
-    /// Converts the counts to Gemini's: Anthropic does not include cached tokens in those of the prompt.
+    /// Converts the counts to Gemini's: Anthropic does not include cached tokens in the tokens of the prompt.
     pub(super) fn metadata(self) -> UsageMetadata {
         let cached = self.cache_read_input_tokens.filter(|cached| *cached > 0);
         let written = self.cache_creation_input_tokens.filter(|written| *written > 0);

@@ -17,7 +17,7 @@ use super::{Endpoint, FIRST_BYTE_TIMEOUT, MAX_BODY_BYTES, chain, key_header, ref
 pub(crate) type WebSocket = WebSocketStream<Upgraded>;
 
 impl Endpoint {
-    /// Opens a WebSocket at this URL, whose scheme is that of HTTP.
+    /// Opens a WebSocket at this URL, whose scheme is `http` or `https`.
     pub(crate) async fn connect(&self, url: &Url, options: &HttpOptions) -> Result<WebSocket, ModelError> {
         let origin = &self.origin;
         let client = self.http.upgrading_client(origin)?;

@@ -151,7 +151,7 @@ fn tool_choice(tool_config: &Value) -> Option<Value> {
     tool_choice_of(tool_config, |name| json!({ "type": "function", "function": { "name": name } }))
 }
 
-/// Returns the tool choice of a tool configuration. `one` returns that of a single function.
+/// Returns the tool choice of a tool configuration. `one` returns the choice of a single function.
 pub(crate) fn tool_choice_of(tool_config: &Value, one: impl FnOnce(&Value) -> Value) -> Option<Value> {
     let calling = tool_config.get("functionCallingConfig")?;
     let allowed = calling.get("allowedFunctionNames").and_then(Value::as_array).map(Vec::as_slice);

@@ -90,7 +90,7 @@ async fn openai_and_compatible_servers_embed_texts_in_their_order() {
 async fn vertex_ai_embeds_each_text_in_a_request_of_its_own() {
     let prediction =
         |values: [f32; 2]| json!({ "predictions": [{ "embeddings": { "values": values, "statistics": {} } }] });
-    // The order of the requests is not that of the texts, so all vectors are the same.
+    // The order of the requests differs from the order of the texts, so all vectors are the same.
     let provider = MockProvider::start((0..9).map(|_| MockResponse::json(prediction([1.0, 0.0])))).await;
     let google_cloud = GoogleCloud {
         project: Some("p".into()),

@@ -128,7 +128,7 @@ impl Draft<'_> {
         })
     }
 
-    /// Returns the parameters of the operation and of its path. Those of the operation take precedence.
+    /// Returns the parameters of the operation and of its path. The operation's parameters take precedence.
     fn parameters(&self) -> Result<Vec<&Value>, String> {
         let (mut parameters, mut known) = (Vec::new(), HashSet::new());
         for of in [self.operation, self.path_item] {

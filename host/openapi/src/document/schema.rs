@@ -107,7 +107,7 @@ impl<'d> SchemaConverter<'d> {
             }
             ("pattern", Value::String(pattern)) => {
                 self.grow(pattern.len())?;
-                // Patterns are those of ECMAScript. Not all of them can be matched in linear time.
+                // Patterns have the syntax of ECMAScript. Not all of them can be matched in linear time.
                 schema_error(&json!({ "pattern": pattern })).is_none().then(|| value.clone())
             }
             ("properties" | "patternProperties", Value::Object(schemas)) => {

@@ -332,8 +332,8 @@ async fn the_answer_of_another_login_is_not_accepted() {
         credential["oauth2"]["authResponseUri"] = format!("{REDIRECT}?state=other&code=good").into();
     });
     let error = tool_result(&app.send(forged).await)["error"].clone();
-    let reason = "the answer to the request for a credential cannot be used: the `state` of its `authResponseUri` is not \
-                  that of the request; the next call asks again";
+    let reason = "the answer to the request for a credential cannot be used: the `state` of its `authResponseUri` does \
+                  not match the request; the next call asks again";
     assert_eq!(error, format!("the call of `op` of the API `shop` failed: {reason}"));
     assert!(token_requests(&server).is_empty());
 }

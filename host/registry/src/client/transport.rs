@@ -54,7 +54,7 @@ impl<'a> Transport<'a> {
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
             .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")))
-            // Sizes and digests are those of the bytes on the wire.
+            // Sizes and digests belong to the bytes on the wire.
             .no_gzip()
             .redirect(Policy::custom(follow_redirect))
             .build()

@@ -1,5 +1,5 @@
 //! Schemas of JSON objects that several routes use, in the vocabulary of ADK. The types in `hatchery_core` accept more:
-//! other spellings, and unknown keys. A test compares the keys with those of `hatchery_core`.
+//! other spellings, and unknown keys. A test compares the keys with the keys of `hatchery_core`.
 
 #![expect(dead_code, reason = "only the schemas of these types are used")]
 

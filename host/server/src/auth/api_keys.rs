@@ -24,7 +24,7 @@ impl ApiKeys {
             let hash = key.digest()?;
             if opened.iter().any(|(other, _)| *other == hash) {
                 return Err(format!(
-                    "the API key `{}` is that of another name too; each name needs its own key",
+                    "the API key `{}` is also the key of another name; each name needs its own key",
                     key.name
                 ));
             }

@@ -77,7 +77,7 @@ pub(crate) fn cookie(id: &str, lifetime: Duration, is_secure: bool, config: &Ser
         .ok()
 }
 
-/// Returns the cookie that replaces that of a login that has ended.
+/// Returns the cookie that replaces the cookie of a login that has ended.
 pub(crate) fn cleared_cookie(config: &ServerConfig) -> Option<HeaderValue> {
     cookie("", Duration::ZERO, false, config)
 }

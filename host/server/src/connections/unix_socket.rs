@@ -24,7 +24,7 @@ impl UnixSocket {
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] if another process listens, [`io::ErrorKind::AlreadyExists`] if the file is no socket, and
-    /// those of the file system.
+    /// errors of the file system.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         check_replaceable(path)?;
         // It gets its permissions before anybody can find it.

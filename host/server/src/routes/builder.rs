@@ -204,7 +204,7 @@ async fn save(
     save_files(&state, Some(app), query.tmp, &headers, &body).await
 }
 
-/// Saves files whose names begin with that of the app.
+/// Saves files whose names begin with the name of the app.
 async fn save_any(
     State(state): State<AppState>,
     QueryParams(query): QueryParams<SaveQuery>,
@@ -238,7 +238,7 @@ async fn save_files(
     let app = owner.ok_or_else(|| ApiError::bad_input("the form has no files"))?;
     let files = files(state)?;
     if is_draft {
-        // A draft may be incomplete, but its paths must be those of an app.
+        // A draft may be incomplete, but its paths must be paths of an app.
         files.check(&app, texts.clone()).await?;
         state.drafts().add(&app, texts)?;
         return Ok(Json(true));

@@ -1,4 +1,4 @@
-//! The developer UI at `/dev-ui`: the embedded page and its files, or those of another UI from a folder.
+//! The developer UI at `/dev-ui`: the embedded page and its files, or another UI from a folder.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Traces: the spans of a session, and those of an event.
+//! Traces: the spans of a session, and the spans of an event.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -316,5 +316,5 @@ async fn a_server_without_one_of_its_keys_does_not_start() {
     std::fs::write(&file, format!("{OPERATOR}\r\n")).unwrap();
     let from_file = ClientKeyConfig { file: Some(file), ..named("ci") };
     let text = error(vec![from_file, key("other", OPERATOR)]).await;
-    assert_eq!(text, "server.auth: the API key `other` is that of another name too; each name needs its own key");
+    assert_eq!(text, "server.auth: the API key `other` is also the key of another name; each name needs its own key");
 }

@@ -1,4 +1,4 @@
-//! The messages of `/ws` are those of its schema.
+//! The messages of `/ws` match their schema.
 
 use std::time::Duration;
 

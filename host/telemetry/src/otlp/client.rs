@@ -12,7 +12,7 @@ use super::{OtlpError, first, number};
 /// Maximum size in bytes of a collector's answer.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// The variables of the timeout in milliseconds. That of traces takes precedence.
+/// The variables of the timeout in milliseconds. The variable of traces takes precedence.
 const TIMEOUTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_TIMEOUT", "OTEL_EXPORTER_OTLP_TIMEOUT"];
 
 /// The default of the specification.

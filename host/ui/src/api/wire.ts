@@ -578,7 +578,7 @@ export type HostEventKind = {
   user: string;
 };
 
-/** An exported session, as `GET` returns it. Its ids are those of the exported session. */
+/** An exported session, as `GET` returns it. The ids in it belong to the exported session. */
 export type ImportBody = {
   events?: Event[];
   /** Whether imported events may set `app:` and `user:` keys, which are shared with other sessions. */
@@ -661,7 +661,7 @@ export type MetricResult = {
 
 /** The prices of a model per million tokens. */
 export type ModelPrice = {
-  /** The price of cached prompt tokens. Default: that of `input`. */
+  /** The price of cached prompt tokens. Default: the price of `input`. */
   cachedInput?: number;
   input: number;
   output: number;

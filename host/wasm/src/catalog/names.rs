@@ -109,7 +109,7 @@ impl NameResolver<'_> {
                     kind,
                     name: name.into(),
                     reason: format!(
-                        "it belongs to `{owner}`, which is not loaded; to use that of another component, qualify it, as in `{}/{name}`",
+                        "it belongs to `{owner}`, which is not loaded; to use an item of another component, qualify it, as in `{}/{name}`",
                         component.name()
                     ),
                 }),

@@ -1,4 +1,4 @@
-//! Conversion between the types of `hatchery-core` and those of the contract. Lossless in both directions: fields
+//! Conversion between the types of `hatchery-core` and of the contract. Lossless in both directions: fields
 //! that the contract does not have are carried as JSON in `extra`.
 
 mod code;

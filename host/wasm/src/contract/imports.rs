@@ -62,7 +62,7 @@ impl HostState {
     /// Returns the context of the current call.
     ///
     /// # Errors
-    /// `READ_ONLY` if the call only reads, as that of an instruction.
+    /// `READ_ONLY` if the call only reads, as the call of an instruction does.
     fn writable(&self) -> Result<&CallContext, wit::Error> {
         let cx = self.context()?;
         cx.check_writable()?;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::address::{Cidr, ReservedRange, reserved_range};
 
 /// An entry of `network`: `host[:port]`. `*.` before a host matches all its subdomains, `*` any host or port, and
-/// `http://` allows plain text. The default port is that of the scheme.
+/// `http://` allows plain text. The default port is the scheme's.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct HostPattern {

@@ -75,8 +75,8 @@ pub fn check_writable_folders<'a>(
     writable(&granted).try_for_each(|folder| folder.check_protected(protected))
 }
 
-/// Checks the folders of `component` as [`check_writable_folders`] does, against its own grants and those of each other
-/// component.
+/// Checks the folders of `component` as [`check_writable_folders`] does, against its own grants and the grants of
+/// each other component.
 ///
 /// # Errors
 /// Returns the first conflict.

@@ -35,7 +35,7 @@ pub enum Worker {
     /// In a child process for each component. The program must call [`worker::run`].
     ChildProcess {
         program: PathBuf,
-        /// Arguments before those of [`worker::run`].
+        /// Arguments before the arguments of [`worker::run`].
         args: Vec<OsString>,
     },
 }

@@ -22,7 +22,7 @@ pub(crate) struct CredentialAccess {
 }
 
 impl CredentialAccess {
-    /// Requests to token servers need the same grants as those of the component. With `is_recorded` there are none.
+    /// Requests to token servers need the same grants as the component's requests. With `is_recorded` there are none.
     pub(crate) fn new(component: Arc<str>, grants: &Grants, is_recorded: bool) -> Self {
         let policy = if is_recorded {
             OutboundPolicy::default()
@@ -33,7 +33,7 @@ impl CredentialAccess {
         Self { component, egress, authenticators: Mutex::default() }
     }
 
-    /// Returns the authenticator for a configuration. Its credentials are those of this component.
+    /// Returns the authenticator for a configuration, with the credentials of this component.
     ///
     /// # Errors
     /// If the configuration has an account of the host's machine, which a component cannot use.

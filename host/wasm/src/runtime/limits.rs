@@ -178,7 +178,7 @@ limits! {
     handles: small_count(1000) { Handles, "COMPONENT_LIMIT", "open handles" };
     /// CPU time of the guest's code. Time in which it waits does not count.
     cpu: time(5 s) { Cpu, "COMPONENT_CPU", "of CPU time" };
-    /// Wall time of a call, such as that of a tool or a callback.
+    /// Wall time of a call, such as a call of a tool or a callback.
     wall: time(30 s) { Wall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Wall time of a custom agent's run, of a model's answer, or of a live model's conversation.
     agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };

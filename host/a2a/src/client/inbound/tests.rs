@@ -29,7 +29,7 @@ fn status(state: TaskState, parts: Vec<Part>) -> Update {
     Update::Status(StatusUpdate { task_id: "t".into(), context_id: "c".into(), status, ..StatusUpdate::default() })
 }
 
-/// Returns the texts of events, with `…` after those of partial ones.
+/// Returns the texts of events, with `…` after the texts of partial events.
 fn texts(events: &[EventData]) -> Vec<String> {
     let text = |event: &EventData| event.content.as_ref().map(|content| content.text()).unwrap_or_default();
     events.iter().map(|event| text(event) + if event.partial { "…" } else { "" }).collect()

@@ -27,7 +27,7 @@ const RESERVED_KEYS: [&str; 7] = ["model", "messages", "contents", "input", "sys
 /// Data that must be sent back to the provider with a part.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Signatures {
-    /// The text of a thought, if it is not that of the part.
+    /// The text of a thought, if it differs from the part's text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) text: Option<String>,
     pub(super) signatures: Vec<String>,
@@ -253,7 +253,7 @@ fn provider_settings(kind: AdapterKind, config: &GenerateContentConfig) -> JsonM
     settings.into_iter().filter_map(|(key, value)| Some((key.to_owned(), number(value?)))).collect()
 }
 
-/// Returns `generationConfig` as a whole: keys of the body replace those of the library.
+/// Returns `generationConfig` as a whole: keys of the body replace the library's keys.
 fn gemini_settings(config: &GenerateContentConfig) -> JsonMap {
     let Ok(Value::Object(mut settings)) = serde_json::to_value(config) else { return JsonMap::new() };
     let beside: JsonMap =

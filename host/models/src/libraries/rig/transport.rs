@@ -1,4 +1,4 @@
-//! The HTTP client that the library sends its requests by: that of this crate.
+//! The HTTP client that the library sends its requests by: the client of this crate.
 
 use std::future::{Future, ready};
 use std::time::Duration;

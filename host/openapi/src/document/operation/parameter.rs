@@ -41,7 +41,7 @@ pub(crate) enum Style {
     Json,
 }
 
-/// Headers that are not parameters: those that a document cannot set, and those of the connection.
+/// Headers that are not parameters: headers that a document cannot set, and headers of the connection.
 const IGNORED_HEADERS: [&str; 9] = [
     "accept",
     "authorization",

@@ -60,7 +60,7 @@ pub(crate) struct Prices {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ModelPrice {
     input: f64,
-    /// The price of cached prompt tokens. Default: that of `input`.
+    /// The price of cached prompt tokens. Default: the price of `input`.
     cached_input: Option<f64>,
     output: f64,
 }

@@ -22,7 +22,7 @@ pub(super) fn routes() -> ApiRouter {
     ApiRouter::new().routes(routes!(import).layer(Extension(LargeBody))).routes(routes!(fork)).routes(routes!(rewind))
 }
 
-/// An exported session, as `GET` returns it. Its ids are those of the exported session.
+/// An exported session, as `GET` returns it. The ids in it belong to the exported session.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ImportBody {

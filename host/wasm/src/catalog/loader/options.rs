@@ -46,7 +46,7 @@ pub struct LoadOptions {
     pub progress_delay: Duration,
 }
 
-/// The items that YAML agents can refer to, except those of components.
+/// The items that YAML agents can refer to, except items of components.
 pub struct CatalogItems {
     /// The agent classes of extensions.
     pub agent_classes: Factories<AgentKind>,
@@ -54,7 +54,7 @@ pub struct CatalogItems {
     pub native_items: Option<Arc<dyn ItemResolver>>,
 }
 
-/// Options that replace those of a catalog that is being served. `None` keeps the one in force.
+/// Options to replace in a catalog that is being served. `None` keeps an option.
 #[derive(Default)]
 pub struct CatalogUpdate {
     /// YAML agents are loaded again with these items.

@@ -174,7 +174,7 @@ mod tests {
             .to_string();
         assert!(
             error.ends_with(
-                "it belongs to `first`, which is not loaded; to use that of another component, qualify it, as in `made/a`"
+                "it belongs to `first`, which is not loaded; to use an item of another component, qualify it, as in `made/a`"
             ),
             "{error}"
         );

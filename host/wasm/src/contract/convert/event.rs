@@ -31,7 +31,7 @@ struct EventExtra {
     input_transcription: Option<Box<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_transcription: Option<Box<Value>>,
-    /// Unknown keys, such as those of a later version, are dropped.
+    /// Unknown keys, such as keys of a later version, are dropped.
     #[serde(flatten, skip_serializing)]
     rest: Extra,
 }

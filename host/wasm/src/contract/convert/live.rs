@@ -30,7 +30,7 @@ impl FromWit<wit::LiveRequest> for LiveRequest {
     }
 }
 
-/// Returns the request of a live model; `None` for the end, which is that of the stream.
+/// Returns the request of a live model; `None` for the end of the requests, which ends their stream.
 pub(crate) fn live_request_to_wit(request: &LiveRequest) -> Option<wit::LiveRequest> {
     Some(match request {
         LiveRequest::Content { content, partial, state_delta: _ } => {

@@ -1,4 +1,4 @@
-//! `http`: requests to web servers, as those of `wasi:http`.
+//! `http`: requests to web servers, sent like requests of `wasi:http`.
 
 use std::future::poll_fn;
 use std::task::Poll;

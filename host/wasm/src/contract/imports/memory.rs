@@ -70,7 +70,7 @@ pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Eve
     Ok(record.complete(&()).await?)
 }
 
-/// Counts the calls of the memory's embedder for this number of texts as those of a model.
+/// Counts the calls of the memory's embedder for this number of texts as calls of a model.
 fn count_embedder_calls(store: &mut impl StoreAccess, cx: &CallContext, texts: usize) -> Result<(), wit::Error> {
     let usage = store.with_state(|state| state.usage.clone());
     for _ in 0..cx.invocation.services.memory.embedder_calls(texts) {

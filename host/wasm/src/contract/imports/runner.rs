@@ -97,7 +97,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Returns the events of a live run as those of a run without its own id.
+    /// Returns the events of a live run as events of a run without its own id.
     pub(super) fn live_run(
         self,
         session: String,

@@ -69,7 +69,7 @@ impl Clock {
         self.slice.acquire().await;
     }
 
-    /// Returns the CPU time of the call so far, without that of a poll in progress.
+    /// Returns the CPU time of the call so far, without a poll in progress.
     pub(super) fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }

@@ -25,7 +25,7 @@ pub(crate) struct Nesting {
 }
 
 impl Nesting {
-    /// Returns the nesting of the current task; that of a new tree outside of any call.
+    /// Returns the nesting of the current task, or of a new tree outside of any call.
     pub(crate) fn current() -> Self {
         CURRENT
             .try_with(Clone::clone)

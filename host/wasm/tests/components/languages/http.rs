@@ -13,7 +13,7 @@ use crate::web::Web;
 /// The languages whose functions can be asynchronous.
 const ASYNCHRONOUS: [Language; 3] = ["polyglot_rust", "polyglot_js", "polyglot_python"];
 
-/// Languages whose event loop is that of the SDK.
+/// Languages whose event loop belongs to the SDK.
 const SCRIPTING: [Language; 2] = ["polyglot_js", "polyglot_python"];
 
 async fn catalog(component: Language, mut grants: Value, limits: Limits) -> Arc<Catalog> {
