@@ -39,7 +39,7 @@ class Artifacts {
   }
 
   /**
-   * Saves a new version and returns its number, starting at 0. `mimeType` is that of bytes, `customMetadata` is an object for other
+   * Saves a new version and returns its number, starting at 0. `mimeType` is the type of bytes, `customMetadata` is an object for other
    * programs, up to 64 KiB of JSON.
    */
   save(name, data, mimeType = "application/octet-stream", customMetadata = undefined) {
@@ -90,7 +90,7 @@ class Memory {
     this.#host.addSessionToMemory(id);
   }
 
-  /** Adds events to those of the current session that were added before. Events with the id of one of them are skipped. */
+  /** Adds events to the current session's events that were added before. Events with the id of one of them are skipped. */
   addEvents(events) {
     this.#host.addEventsToMemory(Array.from(events, toEvent));
   }
@@ -140,7 +140,7 @@ class Runner {
     return this.#host.listApps();
   }
 
-  /** Starts a run. Its model calls, tokens and events count as those of the current run. */
+  /** Starts a run. Its model calls, tokens and events count towards the current run. */
   run({ app, message, session, stateDelta = {}, streaming = false }) {
     const sent = typeof message === "string" ? content(message, "user") : message;
     return new Run(this.#host, this.#host.runApp({ app, message: sent, session, stateDelta, streaming }));

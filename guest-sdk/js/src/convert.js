@@ -1,4 +1,4 @@
-// Lossless conversion between the values of the contract and those of authors. Keys without a field in the contract are kept in `extra`.
+// Lossless conversion between the values of the contract and the values of authors. Keys without a field in the contract are kept in `extra`.
 
 import { bytesOf, content as createContent } from "./content.js";
 import { parse, stringify } from "./json.js";

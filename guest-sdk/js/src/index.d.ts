@@ -267,7 +267,7 @@ export class Context {
   };
   /** Named, versioned files of the session, or of the user if the name starts with `user:`. */
   readonly artifacts: {
-    /** `mimeType` is that of bytes, `customMetadata` is for other programs, up to 64 KiB of JSON. */
+    /** `mimeType` is the type of bytes, `customMetadata` is for other programs, up to 64 KiB of JSON. */
     save(name: string, data: string | Uint8Array | Part, mimeType?: string, customMetadata?: Record<string, unknown>): number;
     load(name: string, version?: number): Part | undefined;
     list(): string[];
@@ -282,7 +282,7 @@ export class Context {
     search(query: string): MemoryEntry[];
     /** Adds a session of the user in the current app, by default the current one. Replaces its earlier entries. */
     addSession(id?: string): void;
-    /** Adds events to those of the current session that were added before. Events with the id of one of them are skipped. */
+    /** Adds events to the current session's events that were added before. Events with the id of one of them are skipped. */
     addEvents(events: Iterable<string | Content | Event>): void;
   };
   /** Other apps, which the component may run for the user. */
@@ -290,8 +290,8 @@ export class Context {
     /** Returns the names of the apps that the component may run, sorted. */
     listApps(): string[];
     /**
-     * Starts a run. Its model calls, tokens and events count as those of the current run. Throws an error with the code `CYCLE` if the
-     * session is that of the current run or of a run around it.
+     * Starts a run. Its model calls, tokens and events count towards the current run. Throws an error with the code `CYCLE` if the
+     * session belongs to the current run or to a run around it.
      */
     run(request: RunRequest): Run;
     /** Opens a live run, whose requests are sent while it is in progress. An app with a text model answers message by message. */
@@ -443,7 +443,7 @@ type ToolRef = Tool | ToolUse | string;
 
 /**
  * Uses a tool with options: `args`, which a component's tool reads by `ctx.arguments`, and `confirm`, whether a person has to approve each
- * call. The name is that of a tool of this component, `component/tool`, or of a built-in tool.
+ * call. The name refers to a tool of this component, `component/tool`, or a built-in tool.
  */
 export const toolUse: {
   (tool: Tool | string, options?: { args?: Record<string, Json>; confirm?: boolean }): ToolUse;
@@ -654,7 +654,7 @@ export function llmAgent(
     runCode?: CodeRunner | CodeExecutor | string;
     /** Lets the model itself run the code that it writes. */
     runCodeInModel?: boolean;
-    /** The part of the history that the model sees: that of the session, or the current turn only. */
+    /** The part of the history that the model sees: the history of the session, or the current turn only. */
     includeContents?: "default" | "none";
     inputSchema?: Schema;
     outputSchema?: Schema;

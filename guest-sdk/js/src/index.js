@@ -14,7 +14,7 @@ export const HOOKS = [
   "beforeAgent", "afterAgent", "onAgentError", "beforeModel", "afterModel", "onModelError", "beforeTool", "afterTool", "onToolError",
 ];
 
-/** The hooks of plugins: those of callbacks, and those of runs. */
+/** The hooks of plugins: the hooks of callbacks, and the hooks of runs. */
 export const PLUGIN_HOOKS = ["onUserMessage", "beforeRun", "onEvent", "afterRun", "onRunError", "close", ...HOOKS];
 
 function checkName(kind, item) {

@@ -10,7 +10,7 @@ export function useLines(ofBundle) {
 /** A place in the bundle. The engine names a program that the interpreter of development components runs `<input>`. */
 const PLACE = /(?:\/?hatchery-bundle\.js|<input>):(\d+)(?::\d+)?/g;
 
-/** Replaces the lines of the bundle by those of the sources, and removes those of the SDK. */
+/** Replaces the lines of the bundle by the lines of the sources, and removes the lines of the SDK. */
 export function translateStack(stack) {
   const translated = stack.replace(PLACE, (place, number) => {
     const run = lines.runs.findLast(([first]) => first <= Number(number));

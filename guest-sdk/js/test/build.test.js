@@ -60,7 +60,7 @@ test("declarations are marked in their lines, and template literals stay as they
   assert.deepEqual(marked, expected);
 });
 
-test("a stack trace names the lines of the sources, without those of the SDK", () => {
+test("a stack trace names the lines of the sources, without the lines of the SDK", () => {
   // Lines 1 and 2 of the bundle are lines 5 and 7 of `a.ts`, line 3 has no place, lines 4 and 5 are lines 1 and 3 of `b.js`.
   const lines = linesOf({ sources: ["a.ts", "node_modules/hatchery-guest/src/b.js"], mappings: "AAIA,EACA;AACA;;ACNA;AAEA" });
   assert.deepEqual(lines, {

@@ -68,7 +68,7 @@ impl Memory<'_> {
         Ok(memory::add_session(Some(id.to_owned())).await?)
     }
 
-    /// Adds events to those of the current session that were added before. Events with the id of one of them are
+    /// Adds events to the current session's events that were added before. Events with the id of one of them are
     /// skipped.
     ///
     /// # Errors

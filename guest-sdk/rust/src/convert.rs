@@ -1,4 +1,4 @@
-//! Conversions between the types of the contract and those of this crate. They are lossless. A conversion only fails if
+//! Conversions between the types of the contract and the types of this crate. They are lossless. A conversion only fails if
 //! the host sends invalid JSON text.
 
 use serde::de::DeserializeOwned;

@@ -39,7 +39,7 @@
 //!
 //! - [`#[tool]`](macro@tool), [`#[agent]`](macro@agent), [`#[callback(…)]`](macro@callback) and the other attributes
 //!   turn a function into one that returns a definition. Tools, agents and callbacks of one component therefore refer
-//!   to each other as Rust items. Those of other components are referred to by name, as in `.tool("search/find")`.
+//!   to each other as Rust items. Items of other components are referred to by name, as in `.tool("search/find")`.
 //! - [`ToolContext`], [`CallbackContext`] and [`AgentContext`] provide access to the session, artifacts, memory, models
 //!   and other tools. Code that does not control the run takes a plain [`Context`].
 //! - [`http`] sends requests to the hosts that the operator grants.

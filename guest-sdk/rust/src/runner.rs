@@ -82,11 +82,11 @@ impl Runner<'_> {
         Ok(runner::list_apps()?)
     }
 
-    /// Starts a run of an app. Its model calls, tokens and events count as those of the current run, and it ends with
+    /// Starts a run of an app. Its model calls, tokens and events count towards the current run, and it ends with
     /// the current call.
     ///
     /// # Errors
-    /// `CYCLE` if the session is that of the current run or of one around it, `STORE_BUSY` if another run is in
+    /// `CYCLE` if the session belongs to the current run or to one around it, `STORE_BUSY` if another run is in
     /// progress in it. See also [`Runner`].
     pub async fn run(&self, request: RunRequest) -> Result<Run, Error> {
         let (info, events) = runner::run(request.into()).await?;

@@ -99,7 +99,7 @@ pub struct ToolUse {
 }
 
 impl ToolUse {
-    /// Uses a tool by its name: that of a tool of this component, `component/tool`, or a built-in one.
+    /// Uses a tool by its name: a tool of this component, `component/tool`, or a built-in tool.
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), args: JsonMap::new(), requires_confirmation: None }
     }
@@ -110,7 +110,7 @@ impl ToolUse {
         Self::new("AgentTool").arg("agent", agent.sub_agent().name())
     }
 
-    /// Adds the examples of a provider to each request: those of a function marked `#[examples]`, or of the provider
+    /// Adds the examples of a provider to each request: the examples of a function marked `#[examples]`, or of the provider
     /// with this name.
     pub fn examples_from(provider: impl ExamplesRef) -> Self {
         Self::new("ExampleTool").arg("examples", provider.provider_name())

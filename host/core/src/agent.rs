@@ -75,7 +75,7 @@ pub enum AgentKind {
     Parallel,
     /// Runs its sub-agents in order, repeatedly, until one escalates.
     Loop {
-        /// Maximum number of iterations; `None` means no limit but those of the run.
+        /// Maximum number of iterations; `None` means that only the limits of the run apply.
         max_iterations: Option<u32>,
     },
     /// Runs a [`CustomAgent`].
@@ -108,7 +108,7 @@ impl AgentKind {
 /// The settings of an LLM agent.
 #[derive(Clone, Default)]
 pub struct LlmAgent {
-    /// The model; `None` means that of the nearest ancestor that has one.
+    /// The model; `None` means the model of the nearest ancestor with one.
     pub model: Option<ModelRef>,
     /// The system instruction of this agent.
     pub instruction: Instruction,
@@ -132,7 +132,8 @@ pub struct LlmAgent {
     pub output_schema: Option<Value>,
     /// The state key that the final response is stored under.
     pub output_key: Option<String>,
-    /// Maximum number of model calls in one run of the agent; `None` means no limit but that of the run.
+    /// Maximum number of model calls in one run of the agent; `None` means that only the limit of the run
+    /// applies.
     pub max_steps: Option<u32>,
     /// Forbids a transfer to the parent.
     pub disallow_transfer_to_parent: bool,

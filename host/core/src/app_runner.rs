@@ -96,6 +96,6 @@ pub struct LiveAppRunRequest {
 pub struct LiveAppRun {
     /// The id of the session.
     pub session: String,
-    /// The events, as those of [`AppRun`]. Dropping the stream cancels the run.
+    /// The events, like the events of an [`AppRun`]. Dropping the stream cancels the run.
     pub events: BoxStream<'static, Result<Arc<Event>, RunError>>,
 }

@@ -85,8 +85,8 @@ impl ArtifactStream {
     /// Reads all bytes into the part.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] if there are more than `max_bytes`, before one of them is read. Also those of the
-    /// stream.
+    /// [`StoreError::InvalidRequest`] if there are more than `max_bytes`, before one of them is read. Also the
+    /// errors of the stream.
     pub async fn into_part(self, name: &str, max_bytes: u64) -> Result<Part, StoreError> {
         let Self { mut part, len, mut bytes, .. } = self;
         if len > max_bytes {
@@ -224,7 +224,7 @@ pub trait ArtifactService: Send + Sync {
     /// Saves a new version with the bytes of a stream, as [`ArtifactService::save_stream_with`] does, without metadata.
     ///
     /// # Errors
-    /// Those of [`ArtifactService::save_stream_with`].
+    /// The errors of [`ArtifactService::save_stream_with`].
     async fn save_stream(
         &self,
         session: &SessionKey,
@@ -239,7 +239,7 @@ pub trait ArtifactService: Send + Sync {
     /// stream fails. The default holds all bytes in memory.
     ///
     /// # Errors
-    /// Those of [`ArtifactService::save_with`] and of the stream.
+    /// The errors of [`ArtifactService::save_with`] and of the stream.
     async fn save_stream_with(
         &self,
         session: &SessionKey,
@@ -304,7 +304,7 @@ pub trait ArtifactService: Send + Sync {
         Ok(newest)
     }
 
-    /// Deletes the artifacts of a session, but not those of its user, and returns their names.
+    /// Deletes the artifacts of a session, but not its user's artifacts, and returns their names.
     async fn delete_all(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         let mut names = self.list(session).await?;
         names.retain(|name| !name.starts_with("user:"));
@@ -321,7 +321,7 @@ pub trait ArtifactService: Send + Sync {
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError>;
 
     /// Returns the storage used by the artifacts of the session and of its user. The default reads every version that
-    /// the session sees, and does not count those of the user's other sessions: implementations should keep running
+    /// the session sees, and does not count the versions of the user's other sessions: implementations should keep running
     /// totals.
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let mut usage = ArtifactUsage::default();

@@ -171,8 +171,8 @@ impl CallContext {
         self.call_key.as_deref().map(|key| self.hash_key(key))
     }
 
-    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: that
-    /// of the call, a hash of method and URL, and the number of such requests. `None` if that code does not run again
+    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: the
+    /// call's key, a hash of method and URL, and the number of such requests. `None` if that code does not run again
     /// in the same way.
     pub fn next_request_key(&self, method: &str, url: &str) -> Option<String> {
         let scope = self.key_scope()?;

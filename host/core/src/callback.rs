@@ -166,7 +166,7 @@ pub struct Callbacks {
 }
 
 impl Callbacks {
-    /// Appends a callback to those of a point.
+    /// Appends a callback to the callbacks of a point.
     pub fn push(&mut self, point: HookPoint, callback: Arc<dyn Callback>) {
         Arc::make_mut(&mut self.entries).push((point, callback));
     }

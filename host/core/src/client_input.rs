@@ -40,7 +40,7 @@ impl fmt::Display for InputKind {
 /// A request for input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InputRequest {
-    /// Asks a person. The schema is that of an object whose properties are the fields of the form.
+    /// Asks a person. The schema describes an object whose properties are the fields of the form.
     Form { message: String, schema: Value },
     /// Asks the client's model. The name of the model and its tools are ignored.
     Message(Box<LlmRequest>),
@@ -108,8 +108,7 @@ pub trait InputClient: fmt::Debug + Send + Sync {
     /// Returns true if the client answers during the run, and false if it makes the call again with its answers.
     fn is_interactive(&self) -> bool;
 
-    /// Asks for input, all of it at once. The keys name the requests: those of a call that is made again must be the
-    /// same.
+    /// Asks for input, all of it at once. The keys name the requests: a call that is made again must use the same keys.
     ///
     /// # Errors
     /// If the client does not support one of the requests, does not answer, or answers later.

@@ -1,6 +1,6 @@
 //! Messages between people, models and tools: [`Content`] consists of [`Part`]s.
 //!
-//! The JSON format is that of Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are preserved in
+//! The JSON format is Gemini's `Content` and `Part` (camelCase, bytes as base64). Unknown keys are preserved in
 //! `extra` and written back, so that nothing is lost between a client, a store and a component.
 
 use bytes::Bytes;
@@ -122,8 +122,8 @@ impl Part {
         }
     }
 
-    /// Returns the size in bytes that quotas count for the part as an artifact: that of inline data, and of the JSON of
-    /// all else.
+    /// Returns the size in bytes that quotas count for the part as an artifact: the size of inline data, or of the JSON
+    /// of anything else.
     pub fn stored_bytes(&self) -> u64 {
         match &self.data {
             PartData::InlineData(blob) => {

@@ -136,7 +136,7 @@ pub enum ToolError {
     /// Ends the run.
     #[error("tool `{tool}`: {message}")]
     Fatal {
-        /// The tool's name. The run replaces an empty name by that of the tool that was called.
+        /// The tool's name. The run replaces an empty name by the name of the called tool.
         tool: String,
         /// A stable code, possibly the component's own.
         code: Cow<'static, str>,

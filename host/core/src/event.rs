@@ -292,7 +292,7 @@ impl KnownKeys for UsageMetadata {
 }
 
 impl UsageMetadata {
-    /// Returns the total: the provider's own sum, or that of prompt, thinking and response.
+    /// Returns the total: the provider's own sum, or the sum of prompt, thinking and response.
     pub fn total(&self) -> u64 {
         let parts = [self.prompt_token_count, self.thoughts_token_count, self.candidates_token_count];
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))

@@ -19,7 +19,7 @@ impl FallbackModel {
     /// Creates a model of the ones that could be resolved, in order.
     ///
     /// # Errors
-    /// The error of the first one, with those of the others, if none could be resolved.
+    /// The error of the first one, with the errors of the others, if none could be resolved.
     pub fn new(
         models: impl IntoIterator<Item = (String, Result<Arc<dyn Model>, ModelError>)>,
     ) -> Result<Self, ModelError> {

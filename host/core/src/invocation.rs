@@ -183,7 +183,7 @@ impl Invocation {
     }
 
     /// Creates the invocation of an agent that is called as a tool. It has no events yet, starts with `state`, counts
-    /// as usage of this run, and is cancelled with it. Its id is that of the call, and its spans begin at `span`.
+    /// as usage of this run, and is cancelled with it. It has the call's id, and its spans begin at `span`.
     pub fn child(
         &self,
         id: String,

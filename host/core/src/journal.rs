@@ -30,7 +30,7 @@ pub struct CallRecord {
 /// of keys and outcomes count as bytes of the session's events.
 #[async_trait]
 pub trait CallJournal: Send + Sync {
-    /// Stores a record, which replaces that of the same call. When this returns, it survives a crash of the process.
+    /// Stores a record, which replaces an earlier record of the call. When this returns, it survives a crash of the process.
     /// The fence is compared in the same transaction.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl RunJournal {
     /// Reads the records of a run that is continued. Returns false if the run has finished.
     ///
     /// # Errors
-    /// Those of the service.
+    /// The errors of the service.
     pub async fn load(&self) -> Result<bool, StoreError> {
         let Some(journal) = self.lease.journal() else { return Ok(true) };
         let Some(records) = journal.read(self.lease.session(), &self.run).await? else { return Ok(false) };
@@ -158,7 +158,7 @@ impl RunJournal {
         self.record(CallRecord { call: call.into(), outcome: Some(outcome) }).await
     }
 
-    /// Records an event of an inner run, which is that of an agent called as a tool.
+    /// Records an event of an inner run, which is the run of an agent called as a tool.
     ///
     /// # Errors
     /// As [`CallJournal::record`].
@@ -177,7 +177,7 @@ impl RunJournal {
     /// Deletes the records of a run that has finished.
     ///
     /// # Errors
-    /// Those of the service.
+    /// The errors of the service.
     pub async fn finish(&self) -> Result<(), StoreError> {
         match self.lease.journal() {
             Some(journal) if self.calls().has_records => journal.finish(self.lease.session(), &self.run).await,

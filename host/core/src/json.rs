@@ -38,7 +38,7 @@ thread_local! {
     static BUFFER: Cell<Buffer> = const { Cell::new(Buffer { bytes: Vec::new(), length: 0 }) };
 }
 
-/// A buffer whose writes are inlined: most of those of a serializer are single bytes.
+/// A buffer whose writes are inlined: most writes of a serializer are single bytes.
 #[derive(Default)]
 struct Buffer {
     bytes: Vec<u8>,

@@ -142,10 +142,10 @@ fn check_file(file: &FileData) -> Result<(), String> {
 
 fn check_response(response: &FunctionResponse) -> Result<(), String> {
     if response.id.as_deref().is_none_or(str::is_empty) {
-        return Err("has a `functionResponse` without `id`; send that of the function call".into());
+        return Err("has a `functionResponse` without `id`; send the function call's id".into());
     }
     if response.name.is_empty() {
-        return Err("has a `functionResponse` without `name`; send that of the function call".into());
+        return Err("has a `functionResponse` without `name`; send the function call's name".into());
     }
     if response.response.values().any(is_json_too_deep) {
         return Err(format!("has a `functionResponse.response` that is nested more than {MAX_JSON_DEPTH} levels deep"));

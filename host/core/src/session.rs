@@ -27,7 +27,7 @@ use crate::usage::{SessionUsage, StateUsage, Usage};
 pub struct Session {
     /// The names that identify the session.
     pub key: SessionKey,
-    /// The state, merged with that of the app (`app:`) and of the user (`user:`).
+    /// The state, merged with the state of the app (`app:`) and of the user (`user:`).
     pub state: State,
     /// The events, oldest first; only some of them if requested by [`EventWindow`].
     pub events: Vector<Arc<Event>>,
@@ -55,7 +55,7 @@ impl Serialize for Session {
 
 impl Session {
     /// Parses the JSON of a session, as clients get it. Its revision is the number of its events, and its time of
-    /// creation that of its first event.
+    /// creation is the time of its first event.
     ///
     /// # Errors
     /// If the string is not the JSON of a session.
@@ -97,7 +97,7 @@ pub enum EventWindow {
     Recent(usize),
     /// Events at or after a time.
     Since(Timestamp),
-    /// Those of the newest `count` that are at or after a time.
+    /// Of the newest `count` events, those at or after a time.
     RecentSince {
         /// Number of considered events.
         count: usize,
@@ -278,7 +278,7 @@ pub trait SessionService: Send + Sync {
     /// Returns the user's sessions in an app, without events, most recently updated first.
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: those after a place. A session that
+    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: the ones after a place. A session that
     /// is updated between two pages moves to the front of the list.
     async fn list_page(
         &self,
@@ -326,7 +326,7 @@ pub trait SessionService: Send + Sync {
     /// services that hold nothing for clients.
     ///
     /// # Errors
-    /// Those of the service.
+    /// The errors of the service.
     async fn close_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         let _ = key;
         Ok(())
@@ -372,7 +372,7 @@ pub trait SessionService: Send + Sync {
     /// [`SessionService::get`]. Services that can do both in one step implement it.
     ///
     /// # Errors
-    /// Those of both. No turn is held after an error.
+    /// The errors of both. No turn is held after an error.
     async fn open_turn(
         &self,
         key: &SessionKey,
@@ -394,7 +394,7 @@ pub trait SessionService: Send + Sync {
     /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns,
     /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
-    /// `fence` is that of the turn that the event is part of; it is compared in the same transaction. `None` is for
+    /// `fence` is the fence of the turn that the event is part of; it is compared in the same transaction. `None` is for
     /// events outside of a turn, such as a change of state by a client. Ids of events are unique in a session: an
     /// event that exists already is not appended again, and its revision is returned.
     ///

@@ -109,7 +109,7 @@ impl From<RunFailure> for RunError {
     }
 }
 
-/// A run as it is stored. Its events are those of the session that have its id as `invocationId`.
+/// A run as it is stored. Its events are the session's events with its id as `invocationId`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredRun {
     /// The id, unique in the session. Clients may choose it.

@@ -125,7 +125,8 @@ pub trait Tool: Send + Sync {
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError>;
 }
 
-/// A set of tools that is not known before an agent runs, such as those of a server, or those that a user may use.
+/// A set of tools that is not known before an agent runs, such as the tools of a server, or the tools that a user may
+/// use.
 ///
 /// All methods run in the agent's task and may await, but not block. [`Toolset::tools`] is called before each model
 /// call, so it should cache expensive results.

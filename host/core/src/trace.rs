@@ -1,5 +1,5 @@
 //! Traces: spans of runs, agents, and calls of models, tools and guests. A span is exported when it ends. Names and
-//! attributes are those of OpenTelemetry's GenAI conventions, and those that ADK's clients read.
+//! attributes follow OpenTelemetry's GenAI conventions, with further ones that ADK's clients read.
 //!
 //! Recording is cheap: nothing is serialized, and requests of models are shared with the run. Only the arguments and
 //! results of tools are copied. Exporters serialize what they need, when they need it. Without an exporter nothing is
@@ -65,7 +65,7 @@ impl SpanExporter for Vec<Arc<dyn SpanExporter>> {
 /// Data that all spans of a run share.
 #[derive(Debug)]
 pub struct Trace {
-    /// The same for all attempts of a run, on any host. That of the caller if there is one.
+    /// The same for all attempts of a run, on any host. The caller's trace id if there is one.
     pub id: u128,
     /// The span outside of the run that it is part of.
     pub parent: Option<TraceParent>,
@@ -97,7 +97,7 @@ impl Trace {
     }
 }
 
-/// Durations within a run, by kind. Those of concurrent calls are added up.
+/// Durations within a run, by kind. The durations of concurrent calls are added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeKind {
     /// Waiting for earlier turns of the session.
@@ -203,7 +203,7 @@ pub struct Span {
 }
 
 impl SpanContext {
-    /// Begins the trace of a run; that of `parent` if there is one.
+    /// Begins the trace of a run, or continues the trace of `parent` if there is one.
     pub fn new(
         exporter: Arc<dyn SpanExporter>,
         session: SessionKey,
@@ -291,7 +291,7 @@ impl SpanContext {
         }
     }
 
-    /// Adds time of the run that is not that of a span.
+    /// Adds time of the run that no span measures.
     pub fn add_time(&self, kind: TimeKind, time: Duration) {
         if let Some(place) = &self.0 {
             place.trace.times.add(kind, time);

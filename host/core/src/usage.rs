@@ -49,7 +49,7 @@ pub struct ArtifactUsage {
     pub session_versions: u64,
     /// Their bytes.
     pub session_bytes: u64,
-    /// Number of versions of all artifacts of the user in this app: `user:` ones and those of all sessions.
+    /// Number of versions of all artifacts of the user in this app: `user:` ones and the ones of all sessions.
     pub user_versions: u64,
     /// Their bytes.
     pub user_bytes: u64,

@@ -17,7 +17,7 @@ fn map(value: Value) -> JsonMap {
     value.as_object().unwrap().clone()
 }
 
-/// Checks that the list of a type's keys contains those of the JSON of `values`, and that each is rejected in every
+/// Checks that the list of a type's keys contains the keys of the JSON of `values`, and that each is rejected in every
 /// spelling.
 fn check_keys<T: KnownKeys + Serialize>(values: &[T], aliases: &[&str]) {
     let written = values.iter().map(|value| serde_json::to_value(value).unwrap());
@@ -288,11 +288,11 @@ fn invalid_messages_are_rejected_with_part_and_key() {
         (json!({"parts": [{"fileData": {}}]}), "newMessage.parts[0] has `fileData` without `fileUri`".into()),
         (
             response(json!({"name": "order", "response": {}})),
-            "newMessage.parts[0] has a `functionResponse` without `id`; send that of the function call".into(),
+            "newMessage.parts[0] has a `functionResponse` without `id`; send the function call's id".into(),
         ),
         (
             response(json!({"id": "c1", "response": {}})),
-            "newMessage.parts[0] has a `functionResponse` without `name`; send that of the function call".into(),
+            "newMessage.parts[0] has a `functionResponse` without `name`; send the function call's name".into(),
         ),
         (
             response(json!({"id": "c1", "name": "order", "foo": 1})),

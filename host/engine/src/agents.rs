@@ -47,7 +47,7 @@ pub(crate) fn run_agent(
 /// Agents that transfer to each other. They are kept here and not on the stack of the thread, because two that keep
 /// transferring would overflow it.
 struct AgentStack {
-    /// Those that have transferred, the first at the bottom.
+    /// The agents that have transferred, the first at the bottom.
     callers: Vec<AgentRun>,
     current: AgentRun,
 }

@@ -152,7 +152,7 @@ async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext)
     }
 }
 
-/// Returns the text of an artifact; that of other files as JSON.
+/// Returns the text of an artifact; the JSON of any other file.
 fn artifact_text(part: &Part) -> String {
     let text = match &part.data {
         PartData::Text(text) => Some(text.as_str()),

@@ -234,7 +234,7 @@ impl Runner {
     /// Resolves the plugins again, so that replaced ones are released even if no run begins.
     ///
     /// # Errors
-    /// Those of [`PluginSource::current`].
+    /// The errors of [`PluginSource::current`].
     pub fn refresh_plugins(&self) -> Result<(), RunError> {
         self.0.plugins.current().map(|_| ())
     }

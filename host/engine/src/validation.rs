@@ -1,4 +1,4 @@
-//! JSON Schema validation for extensions: schemas and values of others, such as those of a server.
+//! JSON Schema validation for extensions: schemas and values of others, such as a server.
 
 use hatchery_core::CallContext;
 use serde_json::Value;
@@ -6,8 +6,8 @@ use serde_json::Value;
 pub use crate::authoring::build::schema::validation_error as schema_error;
 use crate::tools::schema::{self, Failure};
 
-/// Checks that a value matches a schema. Both are untrusted: the steps and the time of the check are limited, those of
-/// all checks of a run together too.
+/// Checks that a value matches a schema. Both are untrusted: the steps and the time of the check are limited, and so
+/// are the sums of all checks of a run.
 ///
 /// # Errors
 /// The difference of the value from the schema, or the reason why it cannot be checked.

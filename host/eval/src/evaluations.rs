@@ -36,7 +36,7 @@ pub struct EvalRequest {
     pub set_id: String,
     /// The cases; empty for all.
     pub case_ids: Vec<String>,
-    /// The metrics; `None` for those of the app's `test_config.json`, or else the [default
+    /// The metrics; `None` for the metrics of the app's `test_config.json`, or else the [default
     /// ones](crate::default_metrics).
     pub metrics: Option<Vec<Metric>>,
     /// Number of runs of each case. Default: 1.
@@ -222,7 +222,7 @@ impl Evaluations {
         evaluate(&self.0.runner, app, &set, &options, progress).await
     }
 
-    /// Returns the metrics of an app: those of its `test_config.json`, or else the default ones.
+    /// Returns the metrics of an app: the ones in its `test_config.json`, or else the default ones.
     ///
     /// # Errors
     /// If the file cannot be used.

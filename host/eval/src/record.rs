@@ -50,7 +50,7 @@ fn begin(event: &Event, user_content: Content) -> InvocationRecord {
     }
 }
 
-/// Adds the texts and calls of an agent's event. The last final response is that of the turn.
+/// Adds the texts and calls of an agent's event. The last final response is the response of the turn.
 fn extend(record: &mut InvocationRecord, event: &Event, content: &Content, responder: &mut String) {
     let data = record.intermediate_data.get_or_insert_default();
     // Requests for confirmation come from the host, with ids that differ in each run.

@@ -1,4 +1,4 @@
-//! Eval sets and results as files: those of the host below its data folder or in memory, and sets that authors keep
+//! Eval sets and results as files: the host's own, below its data folder or in memory, and sets that authors keep
 //! beside their agents, which are only read.
 
 mod app_files;
@@ -30,7 +30,7 @@ const MAX_SETS: usize = 500;
 /// Maximum number of results of an app. A new one replaces the oldest.
 const MAX_RESULTS: usize = 200;
 
-/// Maximum length of a set's id in bytes. That of a result also has the app's name and the time.
+/// Maximum length of a set's id in bytes. The id of a result also has the app's name and the time.
 const MAX_SET_ID: usize = 100;
 const MAX_RESULT_ID: usize = 200;
 
@@ -72,7 +72,7 @@ impl EvalStore {
         Ok(ids)
     }
 
-    /// Returns a set: that of the host, or else that beside the agent.
+    /// Returns the host's set, or else the set beside the agent.
     ///
     /// # Errors
     /// If there is none, or its file cannot be used.

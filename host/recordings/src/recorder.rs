@@ -80,8 +80,8 @@ impl Recorder {
     }
 
     /// Records the sessions whose state has the key `_adk_recordings_config` with the value `{"dir": …,
-    /// "user_message_index": …}`. `dir` is a folder below `folder`, and the index is that of the recorded message,
-    /// counted from 0.
+    /// "user_message_index": …}`. `dir` is a folder below `folder`, and the index is the position of the recorded
+    /// message, counted from 0.
     pub fn on_demand(folder: impl Into<PathBuf>) -> Self {
         Self::new(RecordingLocation::OnDemand(folder.into(), RECORD_KEY))
     }

@@ -50,8 +50,8 @@ impl Replayer {
     }
 
     /// Replays the sessions whose state has the key `_adk_replay_config` with the value `{"dir": …,
-    /// "user_message_index": …}`. `dir` is a folder below `folder`, and the index is that of the replayed message,
-    /// counted from 0.
+    /// "user_message_index": …}`. `dir` is a folder below `folder`, and the index is the position of the replayed
+    /// message, counted from 0.
     pub fn on_demand(folder: impl Into<PathBuf>) -> Self {
         Self { location: RecordingLocation::OnDemand(folder.into(), REPLAY_KEY), runs: RunMap::default() }
     }

@@ -290,7 +290,7 @@ export class URLSearchParams {
     Object.defineProperty(this, "onChange", { value: undefined, writable: true });
   }
 
-  /** Replaces all parameters by those of a query, without telling the URL. */
+  /** Replaces all parameters by the parameters of a query, without telling the URL. */
   replaceAll(query) {
     const pairs = query.replace(/^\?/, "").split("&").filter(Boolean);
     this.#list = pairs.map((pair) => {

@@ -25,7 +25,7 @@ Instruction = Union[str, Callable[..., Union[str, Awaitable[str]]], None]
 class ToolUse:
     """A tool of an agent, with options: arguments, and consent that the tool itself does not require.
 
-    ``name`` is that of a tool of this component, ``component/tool``, or of a built-in tool. A component's tool reads the arguments by
+    ``name`` refers to a tool of this component, ``component/tool``, or a built-in tool. A component's tool reads the arguments by
     ``cx.arguments``.
     """
 
@@ -110,7 +110,7 @@ class LlmAgent(Agent):
 
     ``instruction`` is a string with placeholders ``{key}``, or a function that computes it for each model call. ``model`` defaults to that
     of the nearest LLM agent above it. ``output_schema`` and ``input_schema`` are types or JSON Schemas. ``include_contents`` selects the
-    part of the history that the model sees: that of the session, or with ``"none"`` the current turn only. ``run_code`` runs the code
+    part of the history that the model sees: the history of the session, or with ``"none"`` the current turn only. ``run_code`` runs the code
     that the model writes between two model calls, ``run_code_in_model`` lets the model itself run it.
     """
 
@@ -189,7 +189,7 @@ def agent(
 def agent(run: Any = None, **options: Any) -> Any:
     """Turns a function into a custom agent: an async generator, which yields the agent's events. Its docstring is the description.
 
-    ``model`` is the default of ``cx.generate``, ``tools`` are those that ``cx.call_tool`` can call. The other options are those of
+    ``model`` is the default of ``cx.generate``, ``tools`` are the tools that ``cx.call_tool`` can call. The other options are those of
     ``Agent``.
     """
 

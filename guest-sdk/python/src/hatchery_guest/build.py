@@ -199,10 +199,10 @@ def format_import_error(error: BaseException, paths: list[str]) -> str:
 def generate(kinds: list[str], module: str, contract: Path, work: Path) -> None:
     """Writes the WIT world and the entry module."""
     write_world(kinds, contract, work)
-    # The first imports decide which module has a name: those of the program.
+    # The first imports, which are the program's, decide which module has a name.
     lines = [f"import {module}", *_imports(STANDARD_MODULES)]
     lines += ["import wit_world.exports", "from hatchery_guest.component import exports"]
-    # The generated classes define the signatures, those of the SDK implement them.
+    # The generated classes define the signatures, the SDK's classes implement them.
     for _, name, base in [INTERFACES[kind] for kind in kinds]:
         lines += [f"\n\nclass {name}(exports.{base}, wit_world.exports.{name}):\n    pass"]
     (work / "hatchery_entry.py").write_text("\n".join(lines) + "\n")

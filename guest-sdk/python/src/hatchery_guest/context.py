@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """The host's functions: those of the real host in a component, of a mock host (``hatchery_guest.testing``) in unit tests."""
+    """The host's functions: the real host's in a component, a mock host's (``hatchery_guest.testing``) in unit tests."""
 
     def info(self) -> RunInfo: ...
     def user_content(self) -> Content: ...
@@ -112,7 +112,7 @@ class Artifacts:
     async def save(
         self, name: str, content: str | bytes | Blob | Part, mime_type: str | None = None, custom_metadata: dict[str, Json] | None = None
     ) -> int:
-        """Saves a new version and returns its number, starting at 0. ``mime_type`` is that of bytes, ``custom_metadata`` is for other
+        """Saves a new version and returns its number, starting at 0. ``mime_type`` is the type of bytes, ``custom_metadata`` is for other
         programs, up to 64 KiB of JSON."""
         if isinstance(content, bytes):
             content = Blob(mime_type or "application/octet-stream", content)
@@ -155,7 +155,7 @@ class Memory:
         await self._host.add_session_to_memory(id)
 
     async def add_events(self, events: Iterable[Event | Content | str]) -> None:
-        """Adds events to those of the current session that were added before. Events with the id of one of them are skipped."""
+        """Adds events to the current session's events that were added before. Events with the id of one of them are skipped."""
         await self._host.add_events_to_memory([Event.of(event) for event in events])
 
 

@@ -38,7 +38,7 @@ def plugin(cls: type) -> Plugin: ...
 @overload
 def plugin(*, name: str | None = None) -> Callable[[type], Plugin]: ...
 def plugin(cls: Any = None, *, name: str | None = None) -> Any:
-    """Turns a class into a plugin. Its public methods, async or not, are hooks: those of callbacks, and
+    """Turns a class into a plugin. Its public methods, async or not, are hooks: the hooks of callbacks, and
 
     ===================  =========  ==========================================================================
     hook                 arguments  result
@@ -51,7 +51,7 @@ def plugin(cls: Any = None, *, name: str | None = None) -> Any:
     ``close``                       ignored; releases resources when the host stops or the plugin is replaced
     ===================  =========  ==========================================================================
 
-    The name is that of the class in snake case. The plugin has to keep its data in the session's state: an instance of a component does
+    The name is the class's in snake case. The plugin has to keep its data in the session's state: an instance of a component does
     not live longer than a call.
     """
 

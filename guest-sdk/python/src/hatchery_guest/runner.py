@@ -82,9 +82,9 @@ class Runner:
         return self._host.list_apps()
 
     async def run(self, request: RunRequest) -> Run:
-        """Starts a run. Its model calls, tokens and events count as those of the current run.
+        """Starts a run. Its model calls, tokens and events count towards the current run.
 
-        Raises ``Error`` with the code ``CYCLE`` if the session is that of the current run or of a run around it.
+        Raises ``Error`` with the code ``CYCLE`` if the session belongs to the current run or to a run around it.
         """
         return await self._host.run_app(request)
 

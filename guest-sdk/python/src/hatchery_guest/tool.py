@@ -65,11 +65,11 @@ def tool(*, name: str | None = None, confirm: bool = False, long_running: bool =
 def tool(function: Any = None, *, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Any:
     """Turns a function, async or not, into a tool.
 
-    Type hints become its JSON Schema, the docstring its description, the lines below ``Args:`` those of its arguments. A parameter
+    Type hints become its JSON Schema, the docstring its description, the lines below ``Args:`` its arguments' descriptions. A parameter
     annotated with a context gets it. The model gets the message of an exception as the tool's result; ``FatalError`` ends the run.
 
     Args:
-        name: The name for models; by default that of the function.
+        name: The name for models; by default the name of the function.
         confirm: Whether a person has to confirm each call.
         long_running: Whether the result arrives later.
     """

@@ -67,7 +67,7 @@ pub fn callback(options: TokenStream, function: TokenStream) -> TokenStream {
 /// | `on_run_error` | `Error` | `Result<(), E>`, after a run that failed |
 /// | `close` | | `Result<(), E>`, when the host stops or the plugin is replaced |
 ///
-/// Parameters work as those of callbacks. The plugin's name is the type's in snake case. `#[plugin(name = "…")]` sets
+/// Parameters work as in callbacks. The plugin's name is the type's in snake case. `#[plugin(name = "…")]` sets
 /// another one.
 #[proc_macro_attribute]
 pub fn plugin(options: TokenStream, hooks: TokenStream) -> TokenStream {

@@ -1,4 +1,4 @@
-//! Streams of the contract outside of components, where those of `wit-bindgen` do not work.
+//! Streams of the contract outside of components, where the streams of `wit-bindgen` do not work.
 
 use std::future::poll_fn;
 

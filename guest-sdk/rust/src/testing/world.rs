@@ -35,7 +35,7 @@ pub(super) type Server = Rc<dyn Fn(HttpRequest) -> Result<HttpResponse, Error>>;
 /// A mock app.
 pub(super) type MockApp = Rc<dyn Fn(RunRequest) -> Vec<Event>>;
 
-/// A session other than that of the run.
+/// A session other than the run's own.
 pub(super) struct MockSession {
     pub(super) state: JsonMap,
     pub(super) events: Vec<Event>,

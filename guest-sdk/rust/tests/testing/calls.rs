@@ -32,7 +32,7 @@ fn a_tool_takes_json_and_returns_its_result() {
     assert_eq!((rolled, host.state_of("last_roll")), (20, Some(20)));
 }
 
-/// Returns its own key, and that of a call which it makes.
+/// Returns its own key, and the key of a call which it makes.
 #[tool]
 async fn keys(nested: Nested, cx: &ToolContext) -> Result<Value, ToolError> {
     let inner = if nested.deep { cx.call_tool("keys", &json!({ "deep": false })).await? } else { Value::Null };

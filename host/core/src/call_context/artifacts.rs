@@ -11,7 +11,7 @@ impl CallContext {
     /// Saves an artifact and records it in the changes. Returns the new version.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
+    /// [`StoreError::InvalidRequest`] in a read-only context, and the errors of the service.
     pub async fn save_artifact(&self, name: &str, part: &Part) -> Result<u64, StoreError> {
         self.save_artifact_with(name, part, &JsonMap::new()).await
     }
@@ -40,8 +40,8 @@ impl CallContext {
     /// Loads a version of an artifact; the newest if `version` is `None`.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] if it has more than [`MAX_LOADED_BYTES`](crate::MAX_LOADED_BYTES), and those of the
-    /// service.
+    /// [`StoreError::InvalidRequest`] if it has more than [`MAX_LOADED_BYTES`](crate::MAX_LOADED_BYTES), and the errors
+    /// of the service.
     pub async fn load_artifact(&self, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
         let Invocation { services, session_key, .. } = self.invocation.as_ref();
         services.artifacts.load_within(session_key, name, version, MAX_LOADED_BYTES).await
@@ -50,7 +50,7 @@ impl CallContext {
     /// Deletes all versions of an artifact and records that in the changes.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] in a read-only context, and those of the service.
+    /// [`StoreError::InvalidRequest`] in a read-only context, and the errors of the service.
     pub async fn delete_artifact(&self, name: &str) -> Result<(), StoreError> {
         self.check_writable().map_err(|error| StoreError::InvalidRequest(error.to_string()))?;
         self.invocation.services.artifacts.delete(&self.invocation.session_key, name).await?;

@@ -35,7 +35,7 @@ impl InvocationWriter {
         *self.invocation.user_content.write_unpoisoned() = content;
     }
 
-    /// Adds an event that has no store: that of an agent which is called as a tool.
+    /// Adds an event that has no store: an event of an agent which is called as a tool.
     pub fn append_unstored(&self, event: &Arc<Event>) {
         let mut session = self.invocation.write_session();
         session.state.apply(&event.actions.state_delta);

@@ -1,4 +1,4 @@
-//! Timestamps as ISO 8601 strings in UTC, whose order is that of the times.
+//! Timestamps as ISO 8601 strings in UTC, which sort like the times.
 
 use super::Timestamp;
 

@@ -68,7 +68,8 @@ impl SpanOperation {
         }
     }
 
-    /// Returns the name of a span. ADK's clients rely on those of runs and of model calls, which have no subject.
+    /// Returns the name of a span. ADK's clients rely on the names of runs and of model calls,
+    /// which have no subject.
     pub(super) fn span_name(self, subject: impl Display) -> Cow<'static, str> {
         let prefix = match self {
             Self::Run => return "invocation".into(),
@@ -189,7 +190,7 @@ pub struct SpanData {
     pub trace: Arc<Trace>,
     /// Identifies the span.
     pub span_id: u64,
-    /// The span that this one is part of; `None` for that of the run.
+    /// The span that this one is part of; `None` for the span of the run.
     pub parent_span_id: Option<u64>,
     /// When it began.
     pub start: SystemTime,
@@ -245,7 +246,7 @@ impl SpanData {
         let Trace { session, invocation_id, .. } = &*self.trace;
         let mut attributes = Vec::with_capacity(self.attributes.len() + 8);
         attributes.extend(self.operation.name().map(|name| ("gen_ai.operation.name", name.into())));
-        // That of a model call is known once it has begun.
+        // The provider of a model call is known once it has begun.
         attributes.extend(self.get(PROVIDER_NAME).is_none().then(|| (PROVIDER_NAME, "hatchery".into())));
         attributes.extend([
             ("gen_ai.conversation.id", session.id.clone().into()),

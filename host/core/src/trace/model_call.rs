@@ -57,8 +57,8 @@ impl ModelCallProgress {
         self.recorded.as_ref()?.header.as_deref()
     }
 
-    /// Records the provider that serves the call, as `gen_ai.provider.name` names it. Of several, such as those of a
-    /// fallback, the last one counts.
+    /// Records the provider that serves the call, as `gen_ai.provider.name` names it. Of several, such as the
+    /// providers of a fallback, the last one counts.
     pub fn set_provider(&self, name: &'static str) {
         if let Some(progress) = &self.recorded {
             *progress.provider.lock_unpoisoned() = Some(name);
@@ -130,7 +130,7 @@ impl ModelAttempt {
         self.set_status(status);
     }
 
-    /// Ends a failed attempt. `category` is that of the error.
+    /// Ends a failed attempt. `category` is the category of the error.
     pub fn fail(&mut self, error: &ModelError, category: &'static str) {
         self.0.end();
         self.set_status(error.status);

@@ -191,7 +191,7 @@ fn has_text(event: &Event) -> bool {
 }
 
 /// Returns the answer of a tool that the event ends in; of several tools, all answers by their names. `None` if the
-/// answers are empty, as that of `exit_loop`.
+/// answers are empty, like the answer of `exit_loop`.
 fn tool_answer(event: &Event) -> Option<Value> {
     let mut answers = event.function_responses().filter(|answer| !answer.response.is_empty());
     let first = answers.next()?;

@@ -70,15 +70,15 @@ pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Re
     }
     if let Some(id) = find_id_of_another_agent(cx, event) {
         let message = format!(
-            "may not call a function with the id `{id}`, which is that of another agent's call: its answer would come here; give \
-             its calls ids of their own"
+            "may not call a function with the id `{id}`, which another agent's call has: its answer would come here; give its \
+             calls ids of their own"
         );
         return Err(rejection(cx, message));
     }
     Ok(Some(Claim::Call))
 }
 
-/// Returns the id of a call that is that of an open call of another agent.
+/// Returns the id of a call that an open call of another agent has too.
 fn find_id_of_another_agent<'a>(cx: &CallContext, event: &'a EventData) -> Option<&'a str> {
     let calls = || event.content.iter().flat_map(|content| content.function_calls());
     let ids: HashSet<&str> = calls().filter_map(|call| call.id.as_deref()).collect();

@@ -13,7 +13,7 @@ use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, Req
 /// A tool in an agent definition.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolUse<'a> {
-    /// The name: that of a built-in tool, or one that the definition's source finds.
+    /// The name of a built-in tool, or of a tool that the definition's source finds.
     pub name: &'a str,
     /// The arguments; `None` if there are none.
     pub args: Option<&'a JsonMap>,

@@ -1,5 +1,5 @@
 //! A live conversation of an agent: the user's requests are sent to the model as they arrive, and the model's responses
-//! to the client. Tools, hooks, limits and the event log are those of model calls.
+//! to the client. Tools, hooks, limits and the event log are the same as for model calls.
 //!
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.

@@ -86,8 +86,8 @@ impl LoopDriver<'_> {
         self.hooks().on_model_error(&self.cx.call, request, &error).await?.ok_or_else(|| error.into())
     }
 
-    /// Returns the response of the first callback that answers for a blocked or malformed response, or else that
-    /// response.
+    /// Returns the response of the first callback that answers for a blocked or malformed response, or else
+    /// `response`.
     async fn recover_blocked(&self, request: &LlmRequest, response: LlmResponse) -> Result<LlmResponse, RunError> {
         let Some(code) = response.error_code.as_ref().filter(|_| response.content.is_none()) else {
             return Ok(response);

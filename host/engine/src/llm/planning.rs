@@ -2,8 +2,8 @@
 //!
 //! With [`Planner::PlanReAct`] the model writes its plan, its reasoning and its answer under tags. The text under the
 //! answer's tag is the answer, and the rest is marked as thought. Text before the first tag is a thought if a tag or a
-//! tool call follows, and otherwise the answer of a model that uses no tags. The parts of a stream are marked as those
-//! of the complete response, so text is buffered while it is ambiguous: before the first tag, and at the start of a
+//! tool call follows, and otherwise the answer of a model that uses no tags. The parts of a stream are marked like the
+//! parts of the complete response, so text is buffered while it is ambiguous: before the first tag, and at the start of a
 //! tag.
 
 use std::sync::Arc;
@@ -29,7 +29,7 @@ you have. Keep it short.
 everything by itself. When only the user can tell you what is missing, ask them here.";
 
 /// Adds the planner to a request. The last `turn` contents are the current turn. The planner's thinking config replaces
-/// that of the agent's own config.
+/// the thinking config of the agent.
 pub(super) fn prepare(planner: Option<&Planner>, turn: usize, request: &mut LlmRequest) {
     match planner {
         None => {}

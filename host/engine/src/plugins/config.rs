@@ -103,7 +103,7 @@ impl ConfiguredPlugins {
         Ok(Self { registered: registered.clone(), catalog, state })
     }
 
-    /// Creates the plugins of another list for [`ConfiguredPlugins::replace`]. Those that this list has with the same
+    /// Creates the plugins of another list for [`ConfiguredPlugins::replace`]. Plugins that this list has with the same
     /// arguments are kept.
     ///
     /// # Errors
@@ -147,7 +147,7 @@ impl ConfiguredPlugins {
 }
 
 impl PluginList {
-    /// Creates the registered plugins of a list. Those of `before` with the same arguments are kept.
+    /// Creates the registered plugins of a list. Plugins of `before` with the same arguments are kept.
     fn create(
         list: &[PluginConfig],
         registered: &Factories<Arc<dyn Plugin>>,
@@ -203,7 +203,7 @@ impl PluginSource for ConfiguredPlugins {
         state.resolved.plugins.as_ref().cloned().map_err(missing)
     }
 
-    /// Closes registered plugins, and those of components as they are now.
+    /// Closes registered plugins, and the current plugins of components.
     async fn close(&self) {
         let mut plugins: Vec<Arc<dyn Plugin>> = {
             let mut state = self.state();
@@ -271,7 +271,7 @@ fn resolve(
     Ok(Plugins::new_unchecked(plugins))
 }
 
-/// Adds the names of registered plugins to those of an unknown name's error.
+/// Adds the names of registered plugins to the names in the error for an unknown name.
 fn with_registered(error: ResolveError, registered: &Factories<Arc<dyn Plugin>>) -> ResolveError {
     match error {
         ResolveError::Unknown { kind, name, known } => {

@@ -5,7 +5,7 @@ use hatchery_core::{CallContext, Callback, Instruction, LlmRequest, LlmResponse,
 
 use crate::instructions;
 
-/// Adds an instruction before those of every LLM agent.
+/// Adds an instruction before the instructions of every LLM agent.
 pub struct GlobalInstruction(Instruction);
 
 impl GlobalInstruction {

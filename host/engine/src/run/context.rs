@@ -127,7 +127,7 @@ impl RunContext {
     }
 
     /// Attributes a failure to an agent, unless it is attributed to another one already. An agent that succeeds clears
-    /// its own failure and those of agents below it.
+    /// its own failure and the failures of agents below it.
     pub(crate) fn attribute_failure<T>(&self, id: AgentId, result: &Result<T, RunError>) {
         let mut failed = self.failed_agent.lock_unpoisoned();
         match result {

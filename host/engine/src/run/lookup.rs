@@ -10,8 +10,8 @@ use hatchery_core::{
 use super::RunContext;
 
 impl RunContext {
-    /// Returns the name and the model of an agent: its own model, or that of its nearest ancestor that has one. Plugins
-    /// may replace it.
+    /// Returns the name and the model of an agent: its own model, or the model of its nearest ancestor with one.
+    /// Plugins may replace it.
     pub(crate) fn resolve_model(&self, id: AgentId, cx: &CallContext) -> Result<(String, Arc<dyn Model>), RunError> {
         let (name, model) = match model_ref(&self.app.tree, id) {
             Some(model) => (model.name(), model.resolve(self.invocation.services.models.as_ref())),

@@ -265,7 +265,7 @@ impl Replay {
         forks.into_iter().map(|events| Self::with_events(events, self.responses.clone(), is_closed)).collect()
     }
 
-    /// Takes back the events that the branches have not consumed: those of later rounds of a loop.
+    /// Takes back the events that the branches have not consumed: the events of later rounds of a loop.
     pub(crate) fn join(&self, forks: &[Arc<Self>]) {
         let mut events = self.events();
         for fork in forks {

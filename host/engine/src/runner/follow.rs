@@ -35,7 +35,7 @@ impl Runner {
     /// order. Partial events come only while the run is one of this host. `None` if there is no such run.
     ///
     /// # Errors
-    /// Those of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
+    /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
     pub async fn follow(
         &self,
         session: &SessionKey,

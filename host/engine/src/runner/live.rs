@@ -38,7 +38,7 @@ pub struct LiveRunRequest {
     pub user: String,
     /// The session's id.
     pub session: String,
-    /// The settings of each turn. Those of the app take precedence.
+    /// The settings of each turn. The app's settings take precedence.
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,
@@ -66,8 +66,8 @@ impl LiveRunRequest {
 }
 
 impl Runner {
-    /// Starts a live run, which answers the requests of `queue` until that is closed. Its events are those of its turns,
-    /// chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its error. A
+    /// Starts a live run, which answers the requests of `queue` until that is closed. Its events are the events of its
+    /// turns, chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its error. A
     /// text turn leaves the session to others until the next one; a live model keeps it. It counts as one run until its
     /// end.
     ///

@@ -43,7 +43,7 @@ impl RunnerInner {
     /// Checks that a message answers no run that was cancelled.
     ///
     /// # Errors
-    /// [`RunError::BadInput`] if it does, and those of the session service.
+    /// [`RunError::BadInput`] if it does, and the errors of the session service.
     pub(super) async fn check_answered(
         &self,
         key: &SessionKey,

@@ -29,8 +29,8 @@ pub(super) struct PausedRun {
 }
 
 impl PausedRun {
-    /// Returns the record of the run with these events at its end. Without a record, the counters are those of its events,
-    /// and there is no state.
+    /// Returns the record of the run with these events at its end. Without a record, the counters are computed from its
+    /// events, and there is no state.
     pub(super) fn of_events(events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Self {
         let proves = |event: &Arc<Event>| event.paused_run().is_some() && verifier.proves(event, Claim::PausedRun);
         let index = events.iter().rposition(proves);

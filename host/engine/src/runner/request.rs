@@ -27,7 +27,7 @@ pub struct RunRequest {
     pub run_id: Option<String>,
     /// Changes of state that are stored with the message.
     pub state_delta: JsonMap,
-    /// The run's settings. Those of the app take precedence.
+    /// The run's settings. The app's settings take precedence.
     pub config: RunConfig,
     /// How the request reached the host.
     pub origin: CallerOrigin,

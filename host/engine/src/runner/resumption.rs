@@ -91,8 +91,8 @@ impl ResumedRun {
         }
     }
 
-    /// Returns the events that the run has emitted so far, each after the session's revision with it. `revision` is that
-    /// with all of `events`.
+    /// Returns the events that the run has emitted so far, each after the session's revision with it. `revision` is the
+    /// revision with all of `events`.
     pub(super) fn emitted_events(&self, events: &Vector<Arc<Event>>, revision: u64) -> Vec<SentEvent> {
         let before = revision.saturating_sub(events.len() as u64);
         let is_own = |event: &Arc<Event>| event.invocation_id == self.invocation_id && event.author != USER_AUTHOR;

@@ -14,10 +14,10 @@ const MAX_DELETIONS: usize = 100;
 
 impl Runner {
     /// Deletes sessions of an app that a rule wants deleted, with their artifacts unless these are kept, at most 100 of them.
-    /// Those that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
+    /// Sessions that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors
-    /// Those of the services, and [`StoreError::InvalidRequest`] if the session service has no retention.
+    /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention.
     pub async fn delete_expired(
         &self,
         app: &str,

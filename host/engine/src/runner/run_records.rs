@@ -84,7 +84,7 @@ impl Runner {
     /// often. They come without their requests.
     ///
     /// # Errors
-    /// Those of the session service.
+    /// The errors of the session service.
     pub async fn interrupted_runs(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, RunError> {
         let Some(runs) = self.0.services.sessions.runs() else { return Ok(Vec::new()) };
         let mut interrupted = runs.list_interrupted(apps, limit).await?;
@@ -142,7 +142,7 @@ impl Runner {
     /// run.
     ///
     /// # Errors
-    /// Those of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
+    /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
     pub async fn cancel_run(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, RunError> {
         let runs = self.0.runs()?;
         let Some(mut stored) = runs.change(session, run, None, &RunTransition::RequestCancel).await? else {
@@ -203,7 +203,7 @@ impl RunnerInner {
     /// wait for the record.
     ///
     /// # Errors
-    /// [`RunError::Cancelled`] if the run was cancelled before, and those of the session service.
+    /// [`RunError::Cancelled`] if the run was cancelled before, and the errors of the session service.
     pub(super) async fn record_start(
         &self,
         lease: &TurnLease,

@@ -10,7 +10,7 @@ impl Runner {
     /// the app says so. Does not wait for a run in progress.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] if the session does not exist, and those of the services.
+    /// [`StoreError::SessionNotFound`] if the session does not exist, and the errors of the services.
     pub async fn close_session(&self, app: &App, user: &str, session: &str) -> Result<(), StoreError> {
         let services = self.services();
         let key = SessionKey::new(app.name.as_str(), user, session);

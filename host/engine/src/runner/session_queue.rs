@@ -92,7 +92,7 @@ struct CacheEntry {
 }
 
 impl SessionQueue {
-    /// Enters the session's queue. The order is that of the first polls of the returned futures.
+    /// Enters the session's queue. Positions are in the order of the first polls of the returned futures.
     pub(super) fn acquire(&self, key: &SessionKey) -> AcquireSession {
         let mut cache = self.cache();
         cache.turns += 1;

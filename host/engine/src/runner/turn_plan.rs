@@ -32,8 +32,8 @@ impl RunnerInner {
     /// events so far.
     ///
     /// # Errors
-    /// [`RunError::Stopped`] if there is nothing to do, the failure of a run that the request attaches to, and those of
-    /// a request that does not fit the session.
+    /// [`RunError::Stopped`] if there is nothing to do, the failure of a run that the request attaches to, and the
+    /// errors of a request that does not fit the session.
     pub(super) async fn plan_turn(
         &self,
         key: &SessionKey,

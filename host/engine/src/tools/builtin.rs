@@ -1,4 +1,4 @@
-//! Built-in tools. Their names take precedence over those of components.
+//! Built-in tools. Their names take precedence over the names of components' tools.
 
 mod artifacts;
 mod at_most_once;

@@ -102,7 +102,7 @@ impl ToolPipeline {
         Self { tool: replaced, name, requires_confirmation, hooks, caller, cx }
     }
 
-    /// Runs a call by a model. The tool sees the changes of `state_delta`, those of the calls before it.
+    /// Runs a call by a model. The tool sees `state_delta`, the changes of the calls before it.
     ///
     /// # Errors
     /// If a hook fails, the tool fails with a fatal error, or the run is cancelled.

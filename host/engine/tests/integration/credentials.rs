@@ -252,7 +252,7 @@ async fn code_that_repeats_the_id_of_a_request_is_refused_and_the_tool_gets_the_
         let events: Vec<_> = app.session().await.events.iter().cloned().collect();
         let (id, _) = requests(&events).remove(0);
         let refusal = format!(
-            "may not call a function with the id `{id}`, which is that of another agent's call: its answer would come here; \
+            "may not call a function with the id `{id}`, which another agent's call has: its answer would come here; \
              give its calls ids of their own"
         );
         assert!(error.to_string().contains(&refusal), "{error}");

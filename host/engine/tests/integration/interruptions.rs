@@ -1,4 +1,4 @@
-//! Work that a resumed run does not repeat: that of branches, of callbacks, of code that sets state, and questions to a
+//! Work that a resumed run does not repeat: the work of branches, of callbacks, of code that sets state, and questions to a
 //! person.
 
 use std::sync::Arc;

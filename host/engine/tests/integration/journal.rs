@@ -306,7 +306,7 @@ async fn an_agent_that_is_called_as_a_tool_goes_on_where_it_was() {
     let model = Scripted::sequence([Reply::call("helper", json!({"request": "look"})), Reply::text("done")]);
     let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
     let root = llm_with("root", model, |llm| llm.tools = vec![helper]);
-    // The request, two responses of the model, the answer of `a`, and that of `b`.
+    // The request, two responses of the model, the answer of `a`, and the answer of `b`.
     let (events, session) = take_over(root, &slow, 5).await;
     assert_eq!(briefs(&events), [r#"root: answer helper{"result":"found"}"#, "root: done"]);
     assert_eq!((a.load(Ordering::SeqCst), b.load(Ordering::SeqCst)), (1, 1));

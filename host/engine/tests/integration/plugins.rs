@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// Records every hook, and answers in those of `answers`.
+/// Records every hook, and answers in the hooks of `answers`.
 #[derive(Default)]
 struct RecordingPlugin {
     name: &'static str,

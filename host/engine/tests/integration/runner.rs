@@ -210,7 +210,7 @@ async fn a_turn_at_history_800_serializes_only_its_own_events() {
     }
     let old: Vec<_> = app.session().await.events.iter().cloned().collect();
     assert_eq!(old.len(), 800);
-    // The JSON of agents' events was made when they were counted; that of the user's events was not.
+    // The JSON of agents' events was made when they were counted; the JSON of the user's events was not.
     let is_made: Vec<bool> = old.iter().map(|event| event.has_json()).collect();
     assert_eq!(is_made.iter().filter(|is_made| !**is_made).count(), 400);
     let new = app.run("hi").await;

@@ -1,4 +1,4 @@
-//! Helpers of the engine's tests: those of all crates, and a callback with fixed answers.
+//! Helpers of the engine's tests: the helpers of all crates, and a callback with fixed answers.
 
 mod agents;
 mod interruption;

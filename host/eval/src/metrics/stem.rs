@@ -24,11 +24,11 @@ const STEP_2: [(&str, &str); 20] = [
     ("biliti", "ble"),
 ];
 
-/// Those of step 3, likewise.
+/// The suffixes of step 3, likewise.
 const STEP_3: [(&str, &str); 7] =
     [("icate", "ic"), ("ative", ""), ("alize", "al"), ("iciti", "ic"), ("ical", "ic"), ("ful", ""), ("ness", "")];
 
-/// Those that step 4 removes from stems with a measure above 1.
+/// The suffixes that step 4 removes from stems with a measure above 1.
 const STEP_4: [&str; 19] = [
     "al", "ance", "ence", "er", "ic", "able", "ible", "ant", "ement", "ment", "ent", "ion", "ou", "ism", "ate", "iti",
     "ous", "ive", "ize",

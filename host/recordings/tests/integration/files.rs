@@ -416,7 +416,7 @@ async fn a_recording_of_adk_for_python_is_replayed() {
     assert_eq!(transcript.last().map(String::as_str), Some("helper: In Oslo."), "{transcript:?}");
     let session = app.session().await;
     let ids: Vec<_> = session.events[1].function_calls().filter_map(|call| call.id.as_deref()).collect();
-    assert_eq!(ids, ["adk-1", "adk-2"], "calls without an id get that of the recorded tool call");
+    assert_eq!(ids, ["adk-1", "adk-2"], "calls without an id get the id of the recorded tool call");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-"""Lossless conversion between the types of the contract and those of authors."""
+"""Lossless conversion between the types of the contract and the types of authors."""
 
 from __future__ import annotations
 

@@ -81,6 +81,6 @@ def _load_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def load_first(implementation: type) -> type:
-    """Returns a class whose methods import the program before they do what those of ``implementation`` do."""
+    """Returns a class whose methods import the program before they do what the methods of ``implementation`` do."""
     names = [name for name in dir(implementation) if not name.startswith("_")]
     return type(implementation.__name__, (implementation,), {name: _load_first(getattr(implementation, name)) for name in names})

@@ -24,7 +24,7 @@ fn the_shared_events_are_unchanged_by_a_round_trip_through_the_contract() {
     }
 }
 
-/// The keys of a JSON object. Those that are not taken are `extra`.
+/// The keys of a JSON object. The keys that are not taken are `extra`.
 struct Keys(JsonMap);
 
 impl Keys {

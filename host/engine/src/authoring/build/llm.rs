@@ -28,7 +28,7 @@ pub struct LlmAgentBuilder {
 
 builder!(LlmAgentBuilder);
 
-/// Creates a builder of an LLM agent. Without its own model, the agent uses that of its nearest ancestor with one.
+/// Creates a builder of an LLM agent. Without its own model, the agent uses the model of its nearest ancestor with one.
 pub fn llm(name: impl Into<String>) -> LlmAgentBuilder {
     LlmAgentBuilder { fields: AgentFields::new(name), llm: Box::default(), config: JsonMap::new() }
 }

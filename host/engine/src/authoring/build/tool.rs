@@ -72,7 +72,7 @@ fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
 }
 
 impl FunctionTool {
-    /// Sets the JSON Schema of the arguments instead of that of the argument type.
+    /// Sets the JSON Schema of the arguments, in place of the schema of the argument type.
     #[must_use]
     pub fn parameters(mut self, schema: Value) -> Self {
         Arc::make_mut(&mut self.declaration).parameters = Some(schema);

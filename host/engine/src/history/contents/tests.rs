@@ -1,4 +1,4 @@
-//! Tests of the view: events in, contents out. The cases follow those of ADK's contents processor.
+//! Tests of the view: events in, contents out. The cases follow the tests of ADK's contents processor.
 
 mod cases;
 mod compactions;

@@ -50,7 +50,7 @@ impl<'a> RunningTools<'a> {
         }));
     }
 
-    /// Cancels calls. Those of one message run together, so they end once all of them are cancelled.
+    /// Cancels calls. The calls of one message run together, so they end once all of them are cancelled.
     pub(super) fn cancel(&mut self, ids: Vec<String>) {
         self.cancelled.extend(ids);
         for (ids, token) in &self.tokens {
