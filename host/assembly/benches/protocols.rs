@@ -49,7 +49,7 @@ use tokio::runtime::Builder;
 
 use bare::bindings::exports::hatchery::agent::guest_tools::GuestIndices;
 use bare::{bare_pre, bare_tool};
-use support::{Lab, context};
+use support::{TestCatalog, context};
 
 /// Calls of a batch, whose mean is one time.
 const CALLS: u32 = 50;
@@ -144,7 +144,7 @@ fn main() {
 
 async fn compare() {
     let folder = tempfile::tempdir().unwrap();
-    let catalog = Lab::new().with("misbehaver").catalog().await;
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
     let address = start_http_servers();
     let comparisons = [
         mcp_over_stdio(&catalog).await,
