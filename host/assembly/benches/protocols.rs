@@ -189,7 +189,7 @@ async fn time<F: Future<Output: Debug>>(call: impl Fn() -> F) -> Duration {
     mean
 }
 
-/// Returns batches of calls of a tool. Those of a batch have one context.
+/// Returns batches of calls of a tool. The calls of a batch have one context.
 fn through_host(catalog: &Arc<Catalog>, tool: Arc<dyn Tool>, args: Value) -> Batch {
     let (catalog, args) = (catalog.clone(), map(args));
     Box::new(move || {

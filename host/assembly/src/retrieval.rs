@@ -39,7 +39,7 @@ pub(crate) struct ConfiguredIndex {
     index: RetrievalIndex,
 }
 
-/// Creates the indexes of a configuration. Those of `kept` are reused.
+/// Creates the indexes of a configuration. Indexes in `kept` are reused.
 ///
 /// # Errors
 /// If no model provider has a configured embedder.

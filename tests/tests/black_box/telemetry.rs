@@ -87,7 +87,7 @@ async fn spans_are_exported_over_otlp_at_the_latest_when_the_host_stops() -> Res
     let variables = [
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-api-key=s%3Dcret"),
         ("OTEL_SERVICE_NAME", "my-agents"),
-        // That of traces counts.
+        // The variable of traces counts.
         ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
         ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf"),
     ];

@@ -119,7 +119,7 @@ pub(super) fn check(executors: &BTreeMap<String, CodeExecutorConfig>) -> Result<
     })
 }
 
-/// Resolves the paths of credentials files against `folder`. That of a socket must be absolute.
+/// Resolves the paths of credentials files against `folder`. The path of a socket must be absolute.
 pub(super) fn resolve_paths(executors: &mut BTreeMap<String, CodeExecutorConfig>, folder: &Path) {
     let accounts = executors.values_mut().filter_map(|executor| executor.vertex.as_mut());
     for file in accounts.filter_map(|vertex| vertex.service_account.file.as_mut()) {

@@ -199,7 +199,7 @@ fn first_revision(stored: &Session, window: EventWindow) -> u64 {
     }
 }
 
-/// Returns the associated data of a key of state. That of an app is shared by its users.
+/// Returns the associated data of a key of state. Keys of an app have the same data for all users.
 fn state_place<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
     match StateScope::split_key(name).0 {
         StateScope::App => ["state", &key.app, "", name],

@@ -102,7 +102,7 @@ impl SimilaritySearch {
     }
 }
 
-/// Returns the text of a message that is embedded. That of a model's thinking is left out.
+/// Returns the text of a message that is embedded. The text of a model's thinking is left out.
 pub(super) fn embedded_text(content: &Content) -> String {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
     truncate_text(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()

@@ -8,7 +8,7 @@ use hatchery_core::Content;
 /// Maximum number of words that a search looks for, which limits its cost.
 const MAX_QUERY_WORDS: usize = 256;
 
-/// Returns the words by which a message is found. Those of a model's thinking are left out.
+/// Returns the words by which a message is found. Words of a model's thinking are left out.
 pub(crate) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
     texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect()

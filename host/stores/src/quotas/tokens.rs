@@ -10,7 +10,7 @@ use hatchery_core::{Event, EventWindow, SessionKey, SessionService, StoreError, 
 /// Microseconds of a day.
 const DAY: i64 = 24 * 3600 * 1_000_000;
 
-/// Maximum number of users whose tokens are kept. Those of others are read again.
+/// Maximum number of users whose tokens are kept. Other users' tokens are read again.
 const MAX_USERS: usize = 16_384;
 
 const PAGE_SIZE: usize = 64;

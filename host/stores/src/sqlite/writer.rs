@@ -102,7 +102,7 @@ where
 /// the connection is open.
 ///
 /// # Errors
-/// Those of `open`.
+/// The errors of `open`.
 pub(super) async fn start(
     name: String,
     open: impl FnOnce() -> Result<Connection, StoreError> + Send + 'static,

@@ -331,7 +331,7 @@ async fn sessions_that_retention_rules_name_are_found_by_their_last_change() {
         let timestamp = Timestamp::from_micros(i64::from(id.as_bytes()[0]));
         sessions.append(&key, &Event::new(EventData { timestamp, ..EventData::default() })).await.unwrap();
     }
-    // That of another program does not name its app, so no rule of an app deletes it.
+    // The session of another program does not name its app, so no rule of an app deletes it.
     server.add("adk", "ann", json!({}), Vec::new());
     for (id, day) in [("a1", 1), ("b1", 2), ("a2", 3), ("a3", 4), ("o", 1), ("h", 1), ("adk", 1)] {
         server.set_update_time(id, &format!("2026-01-0{day}T00:00:00Z"));

@@ -348,7 +348,7 @@ fn install_tls_provider() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// Creates the plugins of the configuration. Those of the program take precedence over those that come with the host.
+/// Creates the plugins of the configuration. Plugins of the program take precedence over plugins that come with the host.
 fn configure_plugins(
     config: &Config,
     file: &Path,

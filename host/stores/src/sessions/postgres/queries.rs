@@ -1,4 +1,4 @@
-//! All SQL statements that read or write sessions. Those of the changes are functions of the schema.
+//! All SQL statements that read or write sessions. The statements that change sessions are functions of the schema.
 
 pub(super) const CREATE: &str = "SELECT out_key, out_value FROM create_session($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
