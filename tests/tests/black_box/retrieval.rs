@@ -110,8 +110,7 @@ async fn an_agent_finds_the_newest_artifacts_of_its_user_as_the_guide_shows() ->
 
 #[tokio::test]
 async fn an_index_needs_one_source_and_one_of_artifacts_no_encryption() -> Result<()> {
-    let neither =
-        "retrieval.a: set either `folder`, a folder below the folder of hatchery.yaml such as `docs`, or `artifacts: true`";
+    let neither = "retrieval.a: set either `folder`, a folder below the folder of hatchery.yaml such as `docs`, or `artifacts: true`";
     for (config, expected) in [
         ("retrieval: {a: {folder: docs, artifacts: true}}\n", neither),
         ("retrieval: {a: {description: x}}\n", neither),

@@ -61,7 +61,8 @@ async fn the_trace_of_a_run_reaches_into_the_component() -> Result<()> {
     }
     let last = events.last().context("events")?;
     let attributes = host.get(&format!("/debug/trace/{}", last["id"].as_str().context("an id")?)).await?.json(200)?;
-    let json = |key: &str| -> Result<Value> { Ok(serde_json::from_str(attributes[key].as_str().context("a string")?)?) };
+    let json =
+        |key: &str| -> Result<Value> { Ok(serde_json::from_str(attributes[key].as_str().context("a string")?)?) };
     let response = json("gcp.vertex.agent.llm_response")?;
     assert_eq!(response["content"], last["content"]);
     assert_eq!(json("gcp.vertex.agent.llm_request")?["contents"][0]["parts"][0]["text"], "Roll a die with 20 sides");
