@@ -174,7 +174,8 @@ impl RunnerInner {
         self.services.sessions.runs().ok_or_else(|| StoreError::InvalidRequest(message.into()))
     }
 
-    /// Stores a run that does not begin at once.
+    /// Stores a run that does not begin at once. Creates the session if the request says so and no earlier run has done
+    /// it yet.
     pub(super) async fn accept(
         &self,
         key: &SessionKey,
@@ -185,6 +186,9 @@ impl RunnerInner {
         let Some(runs) = self.services.sessions.runs() else { return Ok(()) };
         let window = hatchery_core::EventWindow::Recent(0);
         let session = self.services.sessions.get(key, window).await?;
+        if session.is_none() && request.config.auto_create_session {
+            self.create_session(key).await?;
+        }
         let revision = session.map_or(0, |session| session.revision);
         let stored = request.message.clone().filter(|_| is_background).map(|message| StoredRequest {
             message,
