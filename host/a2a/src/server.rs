@@ -20,7 +20,7 @@ mod tasks;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::{ArcSwap, ArcSwapOption};
+use arc_swap::ArcSwap;
 use hatchery_core::matches_wildcard;
 use hatchery_engine::{App, AppDirectory, Runner};
 
@@ -107,22 +107,18 @@ struct ServiceInner {
     runner: Runner,
     apps: Arc<dyn AppDirectory>,
     settings: ArcSwap<ServerSettings>,
-    push: ArcSwapOption<PushSender>,
+    push: PushSender,
     /// Held while runs are added to a task or cancelled, so that two answers do not become the same run.
     task_locks: TaskLocks,
     task_changes: TaskChanges,
     card_changes: CardChanges,
 }
 
-fn push_sender(runner: &Runner, settings: &ServerSettings) -> Option<Arc<PushSender>> {
-    let egress = settings.push.clone()?;
-    Some(Arc::new(PushSender::new(runner.clone(), egress, settings.push_limits)))
-}
-
 impl A2aService {
     /// Creates a service.
     pub fn new(runner: Runner, apps: Arc<dyn AppDirectory>, settings: ServerSettings) -> Self {
-        let push = ArcSwapOption::new(push_sender(&runner, &settings));
+        let push = PushSender::new(runner.clone());
+        push.configure(settings.push.clone(), settings.push_limits);
         let settings = ArcSwap::from_pointee(settings);
         let (task_locks, task_changes) = (TaskLocks::default(), TaskChanges::default());
         let card_changes = CardChanges::default();
@@ -132,17 +128,17 @@ impl A2aService {
 
     /// Continues push notifications of tasks from before the process was started.
     pub fn resume_push_notifications(&self) {
-        if let Some(push) = self.0.push.load_full() {
-            let apps = self.app_names();
+        if self.0.push.is_enabled() {
+            let (push, apps) = (self.0.push.clone(), self.app_names());
             tokio::spawn(async move { push.resume(&apps).await });
         }
     }
 
-    /// Replaces the settings. `changes_push` is true if the egress policy of push notifications has changed: tasks that
-    /// are watched keep the earlier policy unless it is withdrawn.
+    /// Replaces the settings. `changes_push` is true if the egress policy of push notifications has changed. The new policy
+    /// also applies to running tasks, and notifications that were held back while push was disabled are sent.
     pub fn reconfigure(&self, settings: ServerSettings, changes_push: bool) {
         if changes_push {
-            self.0.push.store(push_sender(&self.0.runner, &settings));
+            self.0.push.configure(settings.push.clone(), settings.push_limits);
         }
         self.0.settings.store(Arc::new(settings));
         if changes_push {
@@ -236,11 +232,11 @@ impl A2aService {
         StoredTask::load(&self.0.runner, &app.name, id).await
     }
 
-    fn push(&self) -> Result<Arc<PushSender>, A2aError> {
-        self.0.push.load_full().ok_or_else(|| {
+    fn push(&self) -> Result<&PushSender, A2aError> {
+        self.0.push.check_enabled().inspect_err(|_| {
             tracing::debug!("a client asks for push notifications; `a2a.push` in hatchery.yaml allows them");
-            A2aError::new(ErrorKind::PushNotificationNotSupported, "this host sends no push notifications")
-        })
+        })?;
+        Ok(&self.0.push)
     }
 
     /// Cancels a task.

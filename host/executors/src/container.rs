@@ -14,7 +14,7 @@ mod sessions;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -148,6 +148,7 @@ pub struct ContainerExecutor {
     waiting: AtomicUsize,
     /// Set once containers of earlier hosts were removed.
     swept: OnceCell<()>,
+    is_closed: AtomicBool,
 }
 
 impl ContainerExecutor {
@@ -160,8 +161,8 @@ impl ContainerExecutor {
         let sessions = Arc::new(Sessions::new(config.max_sessions, config.idle_timeout));
         let max_containers = u32::try_from(config.max_containers).unwrap_or(u32::MAX).max(1);
         let free = Arc::new(Semaphore::new(max_containers as usize));
-        let (waiting, swept) = (AtomicUsize::new(0), OnceCell::new());
-        Ok(Self { name: name.into(), config, engine, sessions, free, max_containers, waiting, swept })
+        let (waiting, swept, is_closed) = (AtomicUsize::new(0), OnceCell::new(), AtomicBool::new(false));
+        Ok(Self { name: name.into(), config, engine, sessions, free, max_containers, waiting, swept, is_closed })
     }
 
     /// Starts a container once there may be another one. The one that was idle for the longest time ends for it.
@@ -177,6 +178,9 @@ impl ContainerExecutor {
                 self.free.clone().acquire_owned().await.map_err(|_| EngineError::Closed)?
             }
         };
+        if self.is_closed.load(Ordering::SeqCst) {
+            return Err(EngineError::Closed);
+        }
         let volumes = self.engine.volumes(&self.config.image).await?;
         Container::start(&self.engine, self.config.container(&volumes), permit).await
     }
@@ -223,6 +227,11 @@ impl ContainerExecutor {
         let result = self.run_in(&mut locked, input).await;
         drop(locked);
         drop(session);
+        if self.is_closed.load(Ordering::SeqCst) {
+            // Closing has left this one out, because code ran in it.
+            self.sessions.end_all();
+            return result;
+        }
         // It is idle from now on.
         drop(self.sessions.get(key));
         self.sessions.watch();
@@ -292,6 +301,7 @@ impl CodeExecutor for ContainerExecutor {
     }
 
     async fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
         self.sessions.end_all();
         // A container has its permit until it is removed.
         if tokio::time::timeout(GRACE, self.free.acquire_many(self.max_containers)).await.is_err() {

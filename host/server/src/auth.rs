@@ -15,6 +15,7 @@ mod refusal;
 mod requirement;
 mod tokens;
 
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -136,7 +137,8 @@ impl Authentication {
     }
 
     /// Reads the keys of a changed configuration. Returns what replaces the clients: keys that the configuration does
-    /// not have any more are not accepted from the next request on, nor are logins with them.
+    /// not have any more, and tokens under other settings, are not accepted from the next request on, nor are logins
+    /// with them.
     ///
     /// # Errors
     /// The problem, without the text of a key.
@@ -258,7 +260,11 @@ impl Authentication {
                 let credential = self.logins.find(id).ok_or(Refusal::LoggedOut)?;
                 let principal = match &credential {
                     LoginCredential::Key(hash) => clients.keys.find(hash),
-                    LoginCredential::Token(principal) => clients.tokens.as_ref().map(|_| principal.clone()),
+                    LoginCredential::Token(principal, verified_by) => {
+                        let tokens = clients.tokens.as_ref();
+                        let is_verifier = |it: &&Arc<Tokens>| ptr::eq(Arc::as_ptr(it), verified_by.as_ptr());
+                        tokens.filter(is_verifier).map(|_| principal.clone())
+                    }
                 };
                 let principal = principal.ok_or(Refusal::LoggedOut)?;
                 return Ok(IdentifiedSender { principal, credential, expires_in: None });

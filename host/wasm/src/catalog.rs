@@ -24,7 +24,7 @@ use hatchery_engine::yaml::AgentLoader;
 use hatchery_engine::{App, Factories, LayeredResolver};
 use serde::Serialize;
 
-use crate::catalog::names::{Components, NameOwners, NameResolver, ShadowedItems, root_agents};
+use crate::catalog::names::{Components, NameOwners, NameResolver, ShadowedItems, UsedGrants, root_agents};
 use crate::contract::component::Component;
 
 /// All loaded components and apps.
@@ -40,6 +40,8 @@ pub struct Catalog {
     pub files: Vec<FileStatus>,
     /// The file of each app.
     pub(crate) app_files: BTreeMap<String, PathBuf>,
+    /// The grants with which each app was built.
+    pub(crate) app_grants: BTreeMap<String, UsedGrants>,
     /// The component that owns each unqualified item name.
     pub(crate) owners: NameOwners,
     /// Items whose unqualified name belongs to another component.
@@ -107,7 +109,7 @@ impl Catalog {
     }
 
     fn resolver(&self) -> NameResolver<'_> {
-        NameResolver { components: &self.components, owners: &self.owners, native: self.native_items.as_deref() }
+        NameResolver::new(&self.components, &self.owners, self.native_items.as_deref())
     }
 
     /// Returns the names of components and apps that are being loaded for the first time.
@@ -125,6 +127,7 @@ impl Catalog {
             apps: self.apps.clone(),
             files,
             app_files: self.app_files.clone(),
+            app_grants: self.app_grants.clone(),
             owners: self.owners.clone(),
             shadowed: self.shadowed.clone(),
             native_items: self.native_items.clone(),
@@ -206,8 +209,11 @@ pub(crate) struct Sources {
 struct AppCandidate {
     name: String,
     file: PathBuf,
-    app: Result<Arc<App>, String>,
+    app: Result<BuiltApp, String>,
 }
+
+/// An app, with the grants that its tree of agents uses.
+type BuiltApp = (Arc<App>, UsedGrants);
 
 /// Files that cannot serve although they were read, with their states.
 pub(crate) type LoadIssues = BTreeMap<PathBuf, FileState>;
@@ -221,7 +227,7 @@ impl Catalog {
         let changing = sources.root_agents.iter().filter(|(_, is_up_to_date)| !**is_up_to_date).map(|(file, _)| file);
         let pending: BTreeSet<PathBuf> = sources.pending.keys().chain(changing).cloned().collect();
         let native = sources.native_items.as_deref();
-        let resolver = NameResolver { components: &sources.components, owners: &owners, native };
+        let resolver = NameResolver::new(&sources.components, &owners, native);
         let mut issues = LoadIssues::new();
         let mut candidates = component_apps(&sources, &resolver, &mut issues);
         candidates.extend(self.yaml_apps(&sources, &resolver));
@@ -252,18 +258,30 @@ impl Catalog {
         let candidate = |(file, is_up_to_date): (&PathBuf, &bool)| {
             let name = folder_name(file);
             if !is_up_to_date {
-                let incumbent = self.apps.get(&name).filter(|_| self.app_files.get(&name) == Some(file))?;
-                return Some(AppCandidate { name, app: Ok(incumbent.clone()), file: file.clone() });
+                let incumbent = self.previous_app(&name, file, &sources.components)?;
+                return Some(AppCandidate { name, app: Ok(incumbent), file: file.clone() });
             }
+            resolver.take_used();
             let loaded = AgentLoader::new(&items)
                 .agent_classes(&sources.agent_classes)
                 .exclude_folders(&sources.writable_folders)
                 .load(file);
             let loaded = loaded.map_err(|error| error.to_string());
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
-            Some(AppCandidate { name, file: file.clone(), app })
+            Some(AppCandidate { name, file: file.clone(), app: app.map(|app| (app, resolver.take_used())) })
         };
         sources.root_agents.iter().filter_map(candidate).collect()
+    }
+
+    /// Returns the app that serves from `file`. `None` if a component that it uses is gone or has other grants now: one
+    /// may have been revoked, and the app would continue to use it.
+    fn previous_app(&self, name: &str, file: &Path, components: &Components) -> Option<BuiltApp> {
+        let app = self.apps.get(name).filter(|_| self.app_files.get(name).is_some_and(|it| it == file))?;
+        let used = self.app_grants.get(name).cloned().unwrap_or_default();
+        let keeps_grants = used
+            .iter()
+            .all(|(component, grants)| components.get(component).is_some_and(|now| now.settings().grants == *grants));
+        keeps_grants.then(|| (app.clone(), used))
     }
 
     /// Chooses which candidate serves under each name. Names that belong to `pending` files stay reserved for them,
@@ -275,11 +293,6 @@ impl Catalog {
         next: &mut Self,
         issues: &mut LoadIssues,
     ) {
-        // A grant may have been revoked: an app must not continue to serve with it.
-        let keeps_grants = self.components.iter().all(|(name, before)| {
-            let now = next.components.get(name);
-            now.is_none_or(|now| now.settings().grants == before.settings().grants)
-        });
         let reserved = self.app_files.iter().filter(|(_, file)| pending.contains(*file));
         next.app_files = reserved.map(|(name, file)| (name.clone(), file.clone())).collect();
         let mut by_name: BTreeMap<String, Vec<AppCandidate>> = BTreeMap::new();
@@ -301,7 +314,7 @@ impl Catalog {
             let served = match app {
                 Ok(app) => Some(app),
                 Err(reason) => {
-                    let previous = self.apps.get(&name).filter(|_| keeps_grants && incumbent == Some(&file)).cloned();
+                    let previous = self.previous_app(&name, &file, &next.components);
                     let previous_serves = previous.is_some();
                     issues.insert(file.clone(), FileState::Rejected { reason, previous_serves });
                     previous
@@ -310,7 +323,8 @@ impl Catalog {
             if served.is_some() || incumbent == Some(&file) {
                 next.app_files.insert(name.clone(), file);
             }
-            if let Some(app) = served {
+            if let Some((app, used)) = served {
+                next.app_grants.insert(name.clone(), used);
                 next.apps.insert(name, app);
             }
         }
@@ -328,8 +342,10 @@ fn component_apps(sources: &Sources, resolver: &NameResolver<'_>, issues: &mut L
             issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
         }
         candidates.extend(roots.into_iter().map(|root| {
+            resolver.take_used();
             let agent = resolver.build(component, root).map_err(|error| error.to_string());
-            AppCandidate { name: root.into(), file: file.clone(), app: agent.and_then(|agent| app(root, agent)) }
+            let app = agent.and_then(|agent| app(root, agent)).map(|app| (app, resolver.take_used()));
+            AppCandidate { name: root.into(), file: file.clone(), app }
         }));
     }
     candidates

@@ -8,9 +8,9 @@ mod tls;
 
 use std::ffi::OsStr;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use hatchery_tests::host::message;
-use hatchery_tests::{Folder, Host, event};
+use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::{Value, json};
 
 /// An app that answers `Hello`, or `Ahoy` if its instructions say so. For the message `again`, its model calls a tool
@@ -153,6 +153,26 @@ async fn access_of_the_host_that_is_not_trusted_changes_nothing_but_what_is_remo
     folder.put("hatchery.yaml", PIRATE)?;
     host.wait_for_log("applied without a restart: `plugins`").await?;
     assert_eq!(greet(&host, "b").await?, "Ahoy");
+    Ok(())
+}
+
+#[tokio::test]
+async fn access_of_the_host_that_is_not_trusted_leaves_the_digests_of_components() -> Result<()> {
+    let folder = folder("")?;
+    std::fs::remove_file(folder.operator_config())?;
+    folder.put("greeter.wasm", paths::component("greeter")?)?;
+    let digest = "0".repeat(64);
+    folder.write("hatchery.yaml", format!("components: {{greeter: {{sha256: 'sha256:{digest}'}}}}\n"))?;
+    let user = folder.data().join("config");
+    let environment = [("XDG_CONFIG_HOME", user.to_str().unwrap_or_default())];
+    let host = Host::serve_with_args(&folder, &environment, &[] as &[&str]).await?;
+    host.wait_for_refusal("greeter.wasm").await?;
+    folder.put("hatchery.yaml", "server: {allowed_hosts: ['*']}\n")?;
+    host.wait_for_log("; the previous settings remain in force").await?;
+    let log = host.log();
+    ensure!(!log.contains("applied without a restart"), "{log}");
+    let reason = host.wait_for_refusal("greeter.wasm").await?;
+    ensure!(reason.contains(&digest), "{reason}");
     Ok(())
 }
 

@@ -156,6 +156,9 @@ async fn revoked_access_is_withdrawn_while_the_host_runs() -> Result<()> {
     assert_eq!((revoked.success, revoked.stdout.as_str()), (true, ". is no longer trusted\n"));
     let text = host.wait_for_refusal("seeker.wasm").await?;
     assert!(text.contains("it is not trusted"), "{text}");
+    assert!(host.apps().await?.is_empty(), "they use the component's tools");
+    let refused = host.ask("peeker", "s", "Go on").await;
+    assert!(refused.as_ref().is_err_and(|error| !format!("{error:#}").contains(TOKEN)), "{refused:?}");
     Ok(())
 }
 

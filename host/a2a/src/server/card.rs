@@ -30,7 +30,7 @@ impl A2aService {
                 .map(|(binding, version)| interface(binding, version))
                 .collect(),
             streaming: true,
-            push_notifications: self.0.push.load().is_some(),
+            push_notifications: self.0.push.is_enabled(),
             has_extended_card: settings.has_authentication,
             input_modes: settings.input_modes.clone(),
             output_modes: OUTPUT_MODES.map(Into::into).to_vec(),

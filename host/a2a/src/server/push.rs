@@ -9,6 +9,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex as SyncMutex};
 
+use arc_swap::ArcSwapOption;
 use futures::StreamExt;
 use futures::future::join_all;
 use hatchery_core::sync::MutexExt;
@@ -40,7 +41,8 @@ pub(super) struct PushSender(Arc<SenderInner>);
 
 struct SenderInner {
     runner: Runner,
-    delivery: Delivery,
+    /// `None` while this host sends no notifications.
+    delivery: ArcSwapOption<Delivery>,
     /// Tasks being watched. True if the task changed meanwhile and must be checked again.
     watched: SyncMutex<HashMap<SessionKey, bool>>,
     /// Held while configurations are changed.
@@ -81,9 +83,35 @@ impl PushRecord {
 }
 
 impl PushSender {
-    pub(super) fn new(runner: Runner, egress: Arc<dyn Egress>, limits: PushLimits) -> Self {
-        let delivery = Delivery::new(egress, limits);
-        Self(Arc::new(SenderInner { runner, delivery, watched: SyncMutex::default(), change: Mutex::default() }))
+    /// Creates a sender that sends nothing until it is [configured](PushSender::configure).
+    pub(super) fn new(runner: Runner) -> Self {
+        let (delivery, watched, change) = (ArcSwapOption::empty(), SyncMutex::default(), Mutex::default());
+        Self(Arc::new(SenderInner { runner, delivery, watched, change }))
+    }
+
+    /// Replaces the egress policy and the limits, also those of tasks that are followed. Without a policy, nothing is
+    /// sent.
+    pub(super) fn configure(&self, egress: Option<Arc<dyn Egress>>, limits: PushLimits) {
+        self.0.delivery.store(egress.map(|egress| Arc::new(Delivery::new(egress, limits))));
+    }
+
+    /// Returns true if this host sends notifications.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.0.delivery.load().is_some()
+    }
+
+    /// Checks that this host sends notifications.
+    ///
+    /// # Errors
+    /// If it sends none.
+    pub(super) fn check_enabled(&self) -> Result<(), A2aError> {
+        self.delivery().map(drop)
+    }
+
+    fn delivery(&self) -> Result<Arc<Delivery>, A2aError> {
+        self.0.delivery.load_full().ok_or_else(|| {
+            A2aError::new(ErrorKind::PushNotificationNotSupported, "this host sends no push notifications")
+        })
     }
 
     /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), events after revision `after`
@@ -100,7 +128,7 @@ impl PushSender {
         reported: Option<Timestamp>,
     ) -> Result<PushConfig, A2aError> {
         delivery::check(&config)?;
-        self.0.delivery.check_url(&config)?;
+        self.delivery()?.check_url(&config)?;
         let id = config.id.clone().unwrap_or_else(|| Uuid::new_v4().to_string());
         let config = PushConfig { id: Some(id.clone()), ..config };
         let _guard = self.0.change.lock().await;
@@ -265,9 +293,12 @@ impl PushSender {
 
     /// Sends an update to all URLs of a task, and returns their configurations. Clients of version 0.3 get the whole
     /// task when its state changes.
+    ///
+    /// # Errors
+    /// Those of the session service, and if this host sends no notifications any more.
     async fn notify(&self, app: &str, task: &TaskId, key: &SessionKey, update: Update) -> Result<Configs, A2aError> {
         let configs = self.read(key).await?.unwrap_or_default().configs;
-        let mut deliveries = Vec::new();
+        let (delivery, mut deliveries) = (self.delivery()?, Vec::new());
         for config in configs.values() {
             let body = match (config.version, &update) {
                 (Version::V1_0, update) => Version::V1_0.encode_update(update.clone()),
@@ -277,7 +308,7 @@ impl PushSender {
                 }
                 (Version::V0_3, _) => continue,
             };
-            deliveries.push(self.0.delivery.deliver(config, body));
+            deliveries.push(delivery.deliver(config, body));
         }
         join_all(deliveries).await;
         Ok(configs)

@@ -82,8 +82,8 @@ impl A2aService {
             Some(id) => self.continue_task(app, &id, request, mode).await?,
             None => self.begin_task(app, request, mode).await?,
         };
-        if let Some(sender) = &*self.0.push.load() {
-            sender.watch(&app.name, &started.task);
+        if self.0.push.is_enabled() {
+            self.0.push.watch(&app.name, &started.task);
         }
         self.0.task_changes.notify(&started.task.to_string());
         Ok(started)

@@ -163,6 +163,49 @@ async fn an_answer_before_the_question_is_delivered_is_followed_too() {
     assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
 }
 
+/// Sends `wait` with a push configuration, and returns the task when it has come to its stop.
+async fn waiting(server: &Server, url: &str) -> Value {
+    let mut params = with_push(server, "wait", json!({"url": url}));
+    params["configuration"]["returnImmediately"] = json!(true);
+    let sent = server.result("SendMessage", params).await;
+    server.stopped().await;
+    sent["task"].clone()
+}
+
+#[tokio::test]
+async fn a_task_under_way_sends_each_notification_once_after_the_policy_has_changed() {
+    let (url, mut received) = webhook().await;
+    let server = Server::new(options(PushLimits::default()));
+    waiting(&server, &url).await;
+    server.service.reconfigure(options(PushLimits::default()).settings, true);
+    // What continues the tasks is a task of its own.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    server.agent.released.add_permits(1);
+    assert_eq!(brief(&received.recv().await.unwrap()), "waited");
+    assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+    while !server.runner.services().sessions.list(APP, "A2A_PUSH").await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert!(received.is_empty());
+}
+
+#[tokio::test]
+async fn what_was_not_sent_while_notifications_were_disabled_is_sent_afterwards() {
+    let (url, mut received) = webhook().await;
+    let server = Server::new(options(PushLimits::default()));
+    let task = waiting(&server, &url).await;
+    server.service.reconfigure(ServerSettings::default(), true);
+    server.agent.released.add_permits(1);
+    while state(&server.task(&task).await) != "COMPLETED" {
+        tokio::task::yield_now().await;
+    }
+    server.service.reconfigure(options(PushLimits::default()).settings, true);
+    assert_eq!(brief(&received.recv().await.unwrap()), "waited");
+    assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+}
+
 #[tokio::test]
 async fn a_message_that_is_refused_leaves_the_configuration_that_it_would_replace() {
     let settings = ServerSettings { max_runs: 1, ..options(PushLimits::default()).settings };

@@ -133,6 +133,14 @@ pub(super) fn keep_protection(config: &mut Config, in_force: &Config) -> Vec<&'s
         config.registry.clone_from(&in_force.registry);
         pending.push("registry");
     }
+    if keep_identities(config, in_force) {
+        pending.push("components");
+    }
+    pending
+}
+
+/// Restores the signatures and digests of components that differ from those in force. Returns true if there are any.
+fn keep_identities(config: &mut Config, in_force: &Config) -> bool {
     let mut is_kept = false;
     for (name, identity) in in_force.expected_identities() {
         let component = config.components.entry(name.clone()).or_default();
@@ -143,10 +151,7 @@ pub(super) fn keep_protection(config: &mut Config, in_force: &Config) -> Vec<&'s
             is_kept = true;
         }
     }
-    if is_kept {
-        pending.push("components");
-    }
-    pending
+    is_kept
 }
 
 fn strictness(policy: SignaturePolicy) -> u8 {
@@ -159,10 +164,12 @@ fn strictness(policy: SignaturePolicy) -> u8 {
 
 /// Returns the configuration in force without the access that is no longer trusted: grants of components, MCP
 /// servers, remote agents, APIs, integrations, code executors and push notifications are those of `restricted`.
+/// Components keep their signatures and digests.
 pub(super) fn withdraw_untrusted(in_force: &Config, restricted: Config) -> Config {
     let mut config = in_force.clone();
     config.limits = restricted.limits;
     config.components = restricted.components;
+    keep_identities(&mut config, in_force);
     config.mcp.servers = restricted.mcp.servers;
     config.a2a.agents = restricted.a2a.agents;
     config.a2a.push = restricted.a2a.push;
@@ -235,5 +242,17 @@ mod tests {
         let config = withdraw_untrusted(&in_force, config("limits: {log: 1}"));
         assert_eq!((config.plugins.len(), config.components.len()), (1, 0));
         assert_eq!(changed_keys(&in_force, &config), ["limits", "components"]);
+    }
+
+    #[test]
+    fn withdrawn_access_leaves_the_signatures_and_digests_of_components() {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let with_identity = |grants: &str| {
+            config(&format!(
+                "components: {{web: {{grants: {{{grants}}}, signed_as: example.org/web, sha256: '{digest}'}}}}"
+            ))
+        };
+        let config = withdraw_untrusted(&with_identity("network: [a.example]"), config("limits: {log: 1}"));
+        assert_eq!(config.components, with_identity("").components);
     }
 }

@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use hatchery_core::{EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreError, TurnStart};
+use hatchery_core::{
+    EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreError, Timestamp, TurnLease, TurnStart, UptimeInstant,
+};
+use tokio_util::sync::CancellationToken;
 
 use super::Runner;
+use super::session_access::renew_during;
 
 /// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
@@ -40,24 +44,44 @@ impl Runner {
         // Runs of this host wait until the session is deleted.
         let Some(mut guard) = self.0.queue.try_acquire(key) else { return Ok(false) };
         let previous = guard.take().and_then(|cached| cached.last_turn).map(|lease| lease.fence());
-        let sessions = &self.services().sessions;
+        let (sessions, acquired) = (&self.services().sessions, UptimeInstant::now());
         let turn = match sessions.begin_turn(key, previous, DELETION_LEASE).await {
             Ok(TurnStart::Begun(turn)) => turn,
             Ok(TurnStart::Held { .. }) | Err(StoreError::SessionNotFound(_)) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let now = sessions.get(key, EventWindow::Recent(0)).await?;
-        if now.is_none_or(|now| now.last_update_time != *updated) {
-            sessions.renew_turn(key, turn.fence, Duration::ZERO).await?;
-            return Ok(false);
-        }
-        sessions.delete(key).await?;
-        if !keeps_artifacts {
-            self.services().artifacts.delete_all(key).await?;
+        let (fence, cancel) = (turn.fence, CancellationToken::new());
+        let lease = TurnLease::new(sessions.clone(), key.clone(), fence, acquired, DELETION_LEASE, cancel);
+        let deleted = renew_during(&lease, self.delete_in_turn(&lease, *updated, keeps_artifacts)).await;
+        if !matches!(deleted, Ok(true)) {
+            // A lease that cannot be ended expires.
+            let _ = lease.end().await;
+            return deleted;
         }
         let SessionKey { app, user, id } = key;
         let detail = format!("newest event at {}", updated.as_micros());
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", detail, "retention");
+        Ok(true)
+    }
+
+    /// Deletes the session of a turn, unless it has a new event. Returns true if it was deleted.
+    async fn delete_in_turn(
+        &self,
+        lease: &TurnLease,
+        updated: Timestamp,
+        keeps_artifacts: bool,
+    ) -> Result<bool, StoreError> {
+        let (services, key) = (self.services(), lease.session());
+        let now = services.sessions.get(key, EventWindow::Recent(0)).await?;
+        if now.is_none_or(|now| now.last_update_time != updated) {
+            return Ok(false);
+        }
+        if !keeps_artifacts {
+            // First, because no rule finds the artifacts of a session that is not there.
+            services.artifacts.delete_all(key).await?;
+        }
+        lease.ensure().await?;
+        services.sessions.delete(key).await?;
         Ok(true)
     }
 }

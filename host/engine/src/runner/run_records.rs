@@ -174,7 +174,8 @@ impl RunnerInner {
         self.services.sessions.runs().ok_or_else(|| StoreError::InvalidRequest(message.into()))
     }
 
-    /// Stores a run that does not begin at once.
+    /// Stores a run that does not begin at once. Creates the session if the request says so and no earlier run has done
+    /// it yet.
     pub(super) async fn accept(
         &self,
         key: &SessionKey,
@@ -185,6 +186,9 @@ impl RunnerInner {
         let Some(runs) = self.services.sessions.runs() else { return Ok(()) };
         let window = hatchery_core::EventWindow::Recent(0);
         let session = self.services.sessions.get(key, window).await?;
+        if session.is_none() && request.config.auto_create_session {
+            self.create_session(key).await?;
+        }
         let revision = session.map_or(0, |session| session.revision);
         let stored = request.message.clone().filter(|_| is_background).map(|message| StoredRequest {
             message,
@@ -250,13 +254,28 @@ impl RunnerInner {
                         | StoreError::Fenced(_)
                 )
         );
-        let Some(runs) = self.services.sessions.runs().filter(|_| !is_temporary) else { return };
-        let stored = runs.get(key, id).await.ok().flatten();
-        if is_continued || stored.is_some_and(|run| run.state == RunState::Accepted) {
-            let transition = RunTransition::Fail(RunFailure::new(error));
-            if let Err(error) = runs.change(key, id, None, &transition).await {
-                tracing::warn!(run = id, code = error.code(), "the failure of a run was not stored: {error}");
-            }
+        if !is_temporary {
+            self.end_unstarted(key, id, is_continued, &RunTransition::Fail(RunFailure::new(error))).await;
+        }
+    }
+
+    /// Records the end of a run that was accepted and has not started, or of one that `is_continued`.
+    pub(super) async fn end_unstarted(
+        &self,
+        key: &SessionKey,
+        id: &str,
+        is_continued: bool,
+        transition: &RunTransition,
+    ) {
+        let Some(runs) = self.services.sessions.runs() else { return };
+        let is_unstarted = match runs.get(key, id).await {
+            Ok(stored) => stored.is_some_and(|run| run.state == RunState::Accepted),
+            Err(_) => false,
+        };
+        if (is_continued || is_unstarted)
+            && let Err(error) = runs.change(key, id, None, transition).await
+        {
+            tracing::warn!(run = id, code = error.code(), "the end of a run was not stored: {error}");
         }
     }
 

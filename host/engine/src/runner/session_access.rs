@@ -136,11 +136,8 @@ impl RunnerInner {
         let mut cached = guard.take();
         let mut access = self.open_turn(&key, &mut cached, &cancel).await;
         if create && matches!(access, Err(RunError::Store(StoreError::SessionNotFound(_)))) {
-            match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
-                // Or created by someone else since.
-                Ok(_) | Err(StoreError::SessionExists(_)) => access = self.open_turn(&key, &mut cached, &cancel).await,
-                Err(error) => return Err(error.into()),
-            }
+            self.create_session(&key).await?;
+            access = self.open_turn(&key, &mut cached, &cancel).await;
         }
         match access? {
             TurnAccess::Begun(cached, lease) => {
@@ -151,6 +148,14 @@ impl RunnerInner {
                 let cached = self.refresh(&key, cached).await?;
                 Ok(AcquiredSession { cached, guard, lease: None })
             }
+        }
+    }
+
+    /// Creates a session, unless someone else has created it meanwhile.
+    pub(super) async fn create_session(&self, key: &SessionKey) -> Result<(), StoreError> {
+        match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
+            Ok(_) | Err(StoreError::SessionExists(_)) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
-use hatchery_core::{Invocation, RunError, Services, SessionKey, StoreError, TaskScope, new_invocation_id};
+use hatchery_core::{
+    Invocation, RunError, RunTransition, Services, SessionKey, StoreError, TaskScope, new_invocation_id,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::live::LiveStart;
@@ -217,15 +219,20 @@ impl QueuedRun {
     async fn run(self) {
         let Self { runner, key, id, is_background, position, turn, active_run, user_run } = self;
         let client = turn.client.clone();
-        let cancel = turn.request.cancel.clone();
+        let (cancel, caller_cancel) = (turn.request.cancel.clone(), turn.caller_cancel.clone());
         let create = turn.request.config.auto_create_session;
         let result = match cancel.run_until_cancelled(runner.acquire(&key, position, create, &cancel)).await {
             Some(Ok(session)) => runner.run_next_turn(key.clone(), turn, session).await,
             Some(Err(error)) => Err(error),
             None => Err(RunError::Cancelled),
         };
-        if let (Err(error), Some(id)) = (&result, &id) {
-            runner.fail_unstarted(&key, id, is_background, error).await;
+        match (&result, &id) {
+            // Not the end of the host, after which another one continues the run.
+            (Err(RunError::Cancelled), Some(id)) if caller_cancel.is_cancelled() => {
+                runner.end_unstarted(&key, id, false, &RunTransition::Cancel).await;
+            }
+            (Err(error), Some(id)) => runner.fail_unstarted(&key, id, is_background, error).await,
+            (Ok(()), _) | (Err(_), None) => {}
         }
         // The guard is dropped before the client gets the error, so that the client's next message does not wait for
         // this turn.

@@ -45,6 +45,7 @@ mod plugins;
 mod provenance;
 mod repeated_requests;
 mod resumption;
+mod retention;
 mod runner;
 mod static_catalog;
 mod stored_runs;

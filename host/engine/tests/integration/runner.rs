@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventData, RunError, Services,
-    SessionKey, SessionService, StoreError, WrapperSessionService,
+    Agent, AgentContext, AgentKind, Content, CustomAgent, CustomAgentSpec, Event, EventData, JsonMap, RunError,
+    Services, Session, SessionKey, SessionService, StoreError, WrapperSessionService,
 };
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -248,6 +248,50 @@ async fn a_failing_store_ends_the_run_and_its_message_does_not_reach_the_client(
     let (events, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "STORE_FAILED");
     assert_eq!(events, ["root: error STORE_FAILED: the storage failed; the server's log holds the cause"]);
+}
+
+/// A session service that creates its first session when `leave` has a permit.
+struct SlowSessions {
+    inner: MemorySessions,
+    entered: Semaphore,
+    leave: Semaphore,
+    creations: AtomicUsize,
+}
+
+#[async_trait]
+impl WrapperSessionService for SlowSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
+        if self.creations.fetch_add(1, Ordering::SeqCst) == 0 {
+            self.entered.add_permits(1);
+            self.leave.acquire().await.unwrap().forget();
+        }
+        self.inner.create(app, user, id, state).await
+    }
+}
+
+#[tokio::test]
+async fn a_second_message_to_a_session_that_is_being_created_follows_the_first() {
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("ok"))).await;
+    let (entered, leave) = (Semaphore::new(0), Semaphore::new(0));
+    let sessions =
+        Arc::new(SlowSessions { inner: MemorySessions::new(), entered, leave, creations: AtomicUsize::new(0) });
+    app.runner = Runner::new(Services { sessions: sessions.clone(), ..services() });
+    app.config.auto_create_session = true;
+    let second = async {
+        sessions.entered.acquire().await.unwrap().forget();
+        let run = app.start("2").await;
+        sessions.leave.add_permits(1);
+        run
+    };
+    let (first, second) = tokio::join!(app.start("1"), second);
+    for run in [first, second] {
+        run.collect().await.unwrap();
+    }
+    assert_eq!(app.session_transcript().await, ["user: 1", "root: ok", "user: 2", "root: ok"]);
 }
 
 /// Emits `count` events, in sequence.

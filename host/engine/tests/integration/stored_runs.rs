@@ -260,6 +260,34 @@ async fn a_run_that_is_cancelled_in_the_queue_never_begins() {
 }
 
 #[tokio::test]
+async fn a_run_whose_caller_cancels_it_in_the_queue_is_cancelled_for_good() {
+    let (app, tool) = held_app().await;
+    let first = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let request = with_id("r2");
+    let cancel = request.cancel.clone();
+    let second = app.runner.run(app.app.clone(), request).await.unwrap();
+    cancel.cancel();
+    assert!(matches!(second.collect().await, Err(RunError::Cancelled)));
+    assert_eq!(stored(&app, "r2").await.state, RunState::Cancelled);
+    assert_eq!(follow(&app, "r2", 0).await.2.state, RunState::Cancelled);
+    tool.opened.add_permits(1);
+    first.collect().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_a_stopped_host_has_in_its_queue_stays_accepted() {
+    let (app, tool) = held_app().await;
+    let first = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let second = app.runner.run(app.app.clone(), with_id("r2")).await.unwrap();
+    app.runner.stop_runs();
+    assert!(matches!(first.collect().await, Err(RunError::Cancelled)));
+    assert!(matches!(second.collect().await, Err(RunError::Cancelled)));
+    assert_eq!(stored(&app, "r2").await.state, RunState::Accepted, "nobody has cancelled it");
+}
+
+#[tokio::test]
 async fn another_host_can_cancel_a_run() {
     let (app, tool) = held_app().await;
     let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();

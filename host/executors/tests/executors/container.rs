@@ -1,9 +1,11 @@
 //! Code in containers, as the requests to the engine show it.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
+use futures::poll;
 use hatchery_core::CodeExecutor;
 use hatchery_executors::ContainerConfig;
 use serde_json::json;
@@ -11,7 +13,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::call_in;
 use crate::fake_engine::FakeEngine;
-use crate::suite::{TestEngine, code, executor, run};
+use crate::suite::{TestEngine, code, executor, run, stateful};
 
 /// Code that leaves a thread behind.
 const THREAD: &str = "import threading, time\nthreading.Thread(target=lambda: time.sleep(600)).start()";
@@ -106,6 +108,23 @@ async fn a_run_that_is_cancelled_while_its_container_is_created_leaves_nothing()
     while engine.removed().is_empty() {
         tokio::task::yield_now().await;
     }
+    assert_eq!((engine.count(), engine.removed()), (0, vec!["container-1".to_owned()]));
+}
+
+#[tokio::test]
+async fn the_container_of_a_session_whose_code_runs_while_the_executor_is_closed_is_removed() {
+    let engine = FakeEngine::start().await;
+    let executor = executor(engine.config());
+    engine.close_gate();
+    let close = async {
+        engine.wait_until_asked().await;
+        let mut end = pin!(executor.close());
+        assert!(poll!(end.as_mut()).is_pending());
+        engine.open_gate();
+        end.await;
+    };
+    let (output, ()) = tokio::join!(run(&executor, stateful("print(1)")), close);
+    assert_eq!(output.stdout, "1\n");
     assert_eq!((engine.count(), engine.removed()), (0, vec!["container-1".to_owned()]));
 }
 

@@ -118,11 +118,12 @@ impl Tool for LoadResource {
             return Err(ToolError::Recoverable(message));
         }
         let connect = async {
-            let connection = self.server.for_session(cx).await?.connection().await?;
+            let server = self.server.for_session(cx).await?;
+            let connection = server.connection().await?;
             let resources = connection.resources().await?;
-            Ok::<_, McpError>((connection, resources))
+            Ok::<_, McpError>((server, connection, resources))
         };
-        let (connection, resources) = connect.await.map_err(|error| {
+        let (_in_use, connection, resources) = connect.await.map_err(|error| {
             let (server, reason) = (&self.server.name, error.for_callers());
             ToolError::Recoverable(format!("the resources of the MCP server `{server}` are not available: {reason}"))
         })?;

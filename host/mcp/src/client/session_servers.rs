@@ -1,6 +1,7 @@
 //! Connections to a server with the headers of sessions: one for each set of headers.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -11,7 +12,7 @@ use hatchery_core::sync::MutexExt;
 use super::McpError;
 use super::supervisor::{ConnectionStatus, Server};
 
-/// Maximum number of connections. The one that was not used for longest is closed.
+/// Maximum number of connections, beyond which those that were not used for longest are closed. Those in use stay open.
 const MAX_CONNECTIONS: usize = 64;
 
 /// The connections, least recently used first.
@@ -20,21 +21,49 @@ pub(super) struct SessionServers(Mutex<Vec<SessionServer>>);
 
 struct SessionServer {
     headers: BTreeMap<String, String>,
+    server: ServerInUse,
+}
+
+/// A server whose connection is used, or may be. Clones count as uses.
+#[derive(Clone)]
+pub(super) struct ServerInUse {
     server: Arc<Server>,
+    uses: Arc<()>,
+}
+
+impl ServerInUse {
+    fn new(server: Arc<Server>) -> Self {
+        Self { server, uses: Arc::default() }
+    }
+
+    /// Returns true if this is the only clone.
+    fn is_last(&self) -> bool {
+        Arc::strong_count(&self.uses) == 1
+    }
+}
+
+impl Deref for ServerInUse {
+    type Target = Arc<Server>;
+
+    fn deref(&self) -> &Arc<Server> {
+        &self.server
+    }
 }
 
 impl SessionServers {
-    /// Returns the connection with these headers, and the one that is to be closed.
+    /// Returns the connection with these headers, and those that are to be closed.
     fn get(
         &self,
         headers: BTreeMap<String, String>,
         create: impl FnOnce(BTreeMap<String, String>) -> Arc<Server>,
-    ) -> (Arc<Server>, Option<Arc<Server>>) {
+    ) -> (ServerInUse, Vec<ServerInUse>) {
         let mut servers = self.0.lock_unpoisoned();
         let known = servers.iter().position(|known| known.headers == headers).map(|index| servers.remove(index).server);
-        let server = known.unwrap_or_else(|| create(headers.clone()));
+        let server = known.unwrap_or_else(|| ServerInUse::new(create(headers.clone())));
         servers.push(SessionServer { headers, server: server.clone() });
-        let unused = (servers.len() > MAX_CONNECTIONS).then(|| servers.remove(0).server);
+        let surplus = servers.len().saturating_sub(MAX_CONNECTIONS);
+        let unused = servers.extract_if(.., |known| known.server.is_last()).take(surplus).map(|known| known.server);
+        let unused = unused.collect();
         (server, unused)
     }
 
@@ -57,19 +86,19 @@ impl SessionServers {
 }
 
 impl Server {
-    /// Returns the connection for the session of a call.
+    /// Returns the connection for the session of a call. It stays open as long as the result is kept.
     ///
     /// # Errors
     /// If the session has no headers for it, or the host stops.
-    pub(super) async fn for_session(self: &Arc<Self>, cx: &CallContext) -> Result<Arc<Self>, McpError> {
-        let Some(provider) = &self.config.header_provider else { return Ok(self.clone()) };
+    pub(super) async fn for_session(self: &Arc<Self>, cx: &CallContext) -> Result<ServerInUse, McpError> {
+        let Some(provider) = &self.config.header_provider else { return Ok(ServerInUse::new(self.clone())) };
         let headers = provider.headers(cx).await.map_err(McpError::SessionHeaders)?;
         if self.is_stopped() {
             return Err(McpError::Stopped);
         }
         let create = |headers| Self::new(self.name.clone(), self.config.with_session_headers(headers));
         let (server, unused) = self.sessions.get(headers, create);
-        if let Some(unused) = unused {
+        for unused in unused {
             tokio::spawn(async move { unused.close().await });
         }
         Ok(server)
@@ -82,18 +111,25 @@ mod tests {
     use crate::config::{HttpServer, ServerConfig, Transport};
 
     #[test]
-    fn the_connection_that_was_not_used_for_longest_is_closed() {
+    fn the_connections_that_were_not_used_for_longest_are_closed_unless_they_are_in_use() {
         let servers = SessionServers::default();
         let get = |user: usize| {
             let headers = BTreeMap::from([("x-user".to_owned(), user.to_string())]);
             let config = ServerConfig::new(Transport::Http(HttpServer::default()));
             servers.get(headers, |_| Server::new(user.to_string(), config))
         };
+        let names = |servers: Vec<ServerInUse>| servers.iter().map(|it| it.name.to_string()).collect::<Vec<_>>();
         for user in 0..MAX_CONNECTIONS {
-            assert!(get(user).1.is_none());
+            assert!(get(user).1.is_empty());
         }
-        let (again, unused) = get(0);
-        assert_eq!((&*again.name, unused.is_none()), ("0", true));
-        assert_eq!(&*get(MAX_CONNECTIONS).1.unwrap().name, "1");
+        let (first, unused) = get(0);
+        assert_eq!((&*first.name, unused.len()), ("0", 0));
+        assert_eq!(names(get(MAX_CONNECTIONS).1), ["1"]);
+        let others: Vec<_> = (2..=MAX_CONNECTIONS).map(|user| get(user).0).collect();
+        let (last, unused) = get(MAX_CONNECTIONS + 1);
+        assert!(unused.is_empty(), "all are in use");
+        drop((first, others));
+        assert_eq!(names(get(MAX_CONNECTIONS + 2).1), ["0", "2"]);
+        drop(last);
     }
 }

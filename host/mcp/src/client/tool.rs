@@ -16,14 +16,14 @@ use serde_json::Value;
 use super::connection::Connection;
 use super::content;
 use super::input::CallInput;
-use super::supervisor::Server;
+use super::session_servers::ServerInUse;
 
 /// Maximum number of input requests of one call.
 const MAX_ROUNDS: usize = 8;
 
 /// A tool of a server, as one toolset offers it.
 pub(super) struct McpTool {
-    pub(super) server: Arc<Server>,
+    pub(super) server: ServerInUse,
     /// The declaration for the model. Its name can have a prefix.
     pub(super) declaration: Arc<FunctionDeclaration>,
     /// The name that the server knows.

@@ -12,6 +12,7 @@ use super::content::{FILES, artifact_prefix};
 use super::listing::{ListedTool, ToolListing};
 use super::resources::{LOAD_RESOURCE, LoadResource};
 use super::servers::SharedServer;
+use super::session_servers::ServerInUse;
 use super::supervisor::Server;
 use super::tool::McpTool;
 use super::{Browser, McpError};
@@ -80,13 +81,13 @@ impl McpToolset {
     }
 
     /// Returns the server for the session of a call, its tools, and whether it has resources.
-    async fn listing(&self, cx: &CallContext) -> Result<(Arc<Server>, Arc<ToolListing>, bool), McpError> {
+    async fn listing(&self, cx: &CallContext) -> Result<(ServerInUse, Arc<ToolListing>, bool), McpError> {
         let server = self.server.for_session(cx).await?;
         let connection = server.connection().await?;
         Ok((server, connection.tools().await?, connection.has_resources()))
     }
 
-    fn create(&self, server: &Arc<Server>, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
+    fn create(&self, server: &ServerInUse, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
         let is_included = |tool: &&ListedTool| {
             let name = &tool.declaration.name;
             includes(&self.server.config.tools, name) && includes(&self.options.tools, name)
@@ -95,7 +96,7 @@ impl McpToolset {
         listing.tools.iter().filter(is_included).map(create).collect()
     }
 
-    fn tool(&self, server: &Arc<Server>, tool: &ListedTool) -> McpTool {
+    fn tool(&self, server: &ServerInUse, tool: &ListedTool) -> McpTool {
         let name = tool.declaration.name.clone();
         let declaration = match self.options.prefix.as_str() {
             "" => tool.declaration.clone(),

@@ -25,7 +25,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use tokio::task::JoinHandle;
 
 use crate::support::*;
@@ -55,6 +55,37 @@ impl ServerHandler for Peer {
         let parts = context.extensions.get::<http::request::Parts>().unwrap();
         let token = parts.headers["x-token"].to_str().unwrap();
         Ok(CallToolResult::success(vec![ContentBlock::text(token)]).into())
+    }
+}
+
+/// Answers as [`Peer`], but each call waits for a permit to leave.
+#[derive(Clone)]
+struct HeldPeer {
+    entered: Arc<Semaphore>,
+    leave: Arc<Semaphore>,
+}
+
+impl ServerHandler for HeldPeer {
+    fn get_info(&self) -> PeerConfig {
+        Peer.get_info()
+    }
+
+    async fn list_tools(
+        &self,
+        params: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Peer.list_tools(params, context).await
+    }
+
+    async fn call_tool(
+        &self,
+        params: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        self.entered.add_permits(1);
+        self.leave.acquire().await.unwrap().forget();
+        Peer.call_tool(params, context).await
     }
 }
 
@@ -108,6 +139,37 @@ async fn a_server_gets_the_headers_of_each_session() {
     let number = Harness::with_state(agent, json!({"user_token": 5})).await.expect_error("go").await.1.to_string();
     let expected = "`user_token` in the state of the session must be a string for the header `x-token`";
     assert!(number.ends_with(expected), "{number}");
+    toolset.close().await;
+}
+
+#[tokio::test]
+async fn a_call_of_one_session_is_not_ended_by_the_connections_of_others() {
+    let peer = HeldPeer { entered: Arc::new(Semaphore::new(0)), leave: Arc::new(Semaphore::new(0)) };
+    let (entered, leave) = (peer.entered.clone(), peer.leave.clone());
+    let service = StreamableHttpService::new(
+        move || Ok(peer.clone()),
+        Arc::new(LocalSessionManager::default()),
+        StreamableHttpServerConfig::default(),
+    );
+    let (address, _server) = serve("127.0.0.1:0", Router::new().nest_service("/mcp", service)).await;
+    let mut config = config(address);
+    config.header_provider = Some(Arc::new(StateHeaders([("x-token".to_owned(), "user_token".to_owned())].into())));
+    let toolset = toolset(config);
+    let run = async |token: &str, replies: Vec<Reply>| {
+        let model = Arc::new(Scripted::sequence(replies));
+        let agent = llm_on("caller", &model, |llm| llm.toolsets.push(toolset.clone()));
+        Harness::with_state(agent, json!({"user_token": token})).await.run("go").await
+    };
+    let others = async {
+        entered.acquire().await.unwrap().forget();
+        // One more than a server has connections.
+        for user in 0..65 {
+            run(&user.to_string(), vec![Reply::from("done")]).await;
+        }
+        leave.add_permits(1);
+    };
+    let (events, ()) = tokio::join!(run("slow", vec![Reply::call("token", json!({})), Reply::from("done")]), others);
+    assert_eq!(response(&events), json!({"text_output": [{"text": "slow"}]}));
     toolset.close().await;
 }
 

@@ -1,7 +1,7 @@
 //! Logins of browsers: random ids in cookies, which only this process knows.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use axum::http::HeaderValue;
@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::api_keys::Hash;
 use super::principal::Principal;
+use super::tokens::Tokens;
 
 /// The name of the cookie.
 pub(crate) const COOKIE: &str = "hatchery_login";
@@ -33,8 +34,8 @@ struct Login {
 pub(super) enum LoginCredential {
     /// An API key, which may be withdrawn before the login ends.
     Key(Hash),
-    /// A token, by the name of its owner.
-    Token(Principal),
+    /// A token, by its owner and what has verified it. It is void once tokens are verified with other settings.
+    Token(Principal, Weak<Tokens>),
 }
 
 impl Logins {
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     fn operator(name: &str) -> LoginCredential {
-        LoginCredential::Token(Principal::Operator(name.into()))
+        LoginCredential::Token(Principal::Operator(name.into()), Weak::new())
     }
 
     #[test]
@@ -99,7 +100,7 @@ mod tests {
         let (logins, now) = (Logins::default(), Instant::now());
         let (id, ended) = (logins.add(operator("a"), now + MAX), logins.add(operator("b"), now));
         assert_eq!(id.len(), 64);
-        assert!(matches!(logins.find(&id), Some(LoginCredential::Token(principal)) if principal.name() == "a"));
+        assert!(matches!(logins.find(&id), Some(LoginCredential::Token(principal, _)) if principal.name() == "a"));
         assert!(logins.find(&ended).is_none() && logins.find("").is_none());
         logins.remove(&id);
         assert!(logins.find(&id).is_none());

@@ -53,7 +53,7 @@ impl Tokens {
     }
 
     /// Returns who a token belongs to.
-    pub(super) async fn verify(&self, token: &str) -> Result<IdentifiedSender, Refusal> {
+    pub(super) async fn verify(self: &Arc<Self>, token: &str) -> Result<IdentifiedSender, Refusal> {
         let claims = self.claims(token).await?;
         let user = claims.get(&self.config.user_claim).and_then(Value::as_str).filter(|user| !user.trim().is_empty());
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
@@ -71,7 +71,8 @@ impl Tokens {
         };
         let expiry = claims.get("exp").and_then(Value::as_f64).unwrap_or_default() as u64;
         let expires_in = Some(Duration::from_secs(expiry.saturating_sub(get_current_timestamp())));
-        Ok(IdentifiedSender { credential: LoginCredential::Token(principal.clone()), principal, expires_in })
+        let credential = LoginCredential::Token(principal.clone(), Arc::downgrade(self));
+        Ok(IdentifiedSender { credential, principal, expires_in })
     }
 
     /// Returns the claims of a token, after a check of its signature, issuer, audience and times.

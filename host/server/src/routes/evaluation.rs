@@ -153,8 +153,14 @@ async fn delete_set(
     Params((app, set)): Params<(String, String)>,
 ) -> Result<axum::Json<Value>, ApiError> {
     require_full(&state)?;
-    state.evaluations().delete_set(&*state.app(&app)?, &set).await?;
+    let app = state.app(&app)?;
+    state.evaluations().delete_set(&app, &set).await?;
+    record_deletion(&app.name, &format!("delete the eval set `{set}`"));
     Ok(axum::Json(Value::Null))
+}
+
+fn record_deletion(app: &str, action: &str) {
+    tracing::info!(target: "hatchery::audit", %app, action, decision = "deleted", "deletion");
 }
 
 /// Returns the ids of the cases of a set.
@@ -229,7 +235,9 @@ async fn delete_case(
     Params((app, set, case)): CaseParams,
 ) -> Result<axum::Json<Value>, ApiError> {
     require_full(&state)?;
-    state.evaluations().delete_case(&*state.app(&app)?, &set, &case).await?;
+    let app = state.app(&app)?;
+    state.evaluations().delete_case(&app, &set, &case).await?;
+    record_deletion(&app.name, &format!("delete the case `{case}` of the eval set `{set}`"));
     Ok(axum::Json(Value::Null))
 }
 

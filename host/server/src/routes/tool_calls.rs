@@ -9,6 +9,7 @@ use hatchery::DevUi;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{Content, EventWindow, JsonMap, RunError, Services, SessionKey, Tool, ToolError};
 use hatchery_engine::build::custom;
+use hatchery_engine::tasks::run_to_completion;
 use hatchery_engine::{App, RunRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,12 +90,22 @@ async fn call(
         return Err(error.advise("to allow it, set `server: { dev_ui: full }` in hatchery.yaml"));
     }
     let tool = find_tool(&state, &component, &name)?;
-    let _permit = state.acquire_run_permit()?;
+    let permit = state.acquire_run_permit()?;
+    // Completed if the client goes away, so that the session is deleted.
+    let called = run_to_completion(async move {
+        let _permit = permit;
+        Ok(call_once(&state, tool, body).await)
+    });
+    called.await?.map(Json)
+}
+
+/// Calls the tool in a session of its own, which is deleted then.
+async fn call_once(state: &AppState, tool: Arc<dyn Tool>, body: CallBody) -> Result<CallView, ApiError> {
     let user = format!("{APP}-{}", Uuid::new_v4());
     let session = state.services().sessions.create(APP, &user, None, body.state).await?;
-    let called = call_in_session(&state, tool, body.args, &session.key).await;
+    let called = call_in_session(state, tool, body.args, &session.key).await;
     delete(state.services(), &session.key).await?;
-    called.map(Json)
+    called
 }
 
 /// Deletes the session of a test call, with its artifacts and those of its temporary user.

@@ -1,6 +1,7 @@
 //! Evaluation over HTTP: statuses and access. `hatchery-eval` tests what it does.
 
 use hatchery::{DevUi, ServerConfig};
+use hatchery_test_support::AuditCapture;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -100,6 +101,7 @@ async fn errors_have_their_status() {
 
 #[tokio::test]
 async fn a_case_made_of_a_session_is_evaluated_and_deleted() {
+    let audit = AuditCapture::capture();
     let host = full().await;
     host.session("says").await;
     success(host.post("/run", &run_body("says", "Good morning")).await).await;
@@ -113,8 +115,16 @@ async fn a_case_made_of_a_session_is_evaluated_and_deleted() {
     for results in [host.post_json(run, &json!({})).await, without_body] {
         assert_eq!(results["runEvalResults"][0]["finalEvalStatus"], 1, "{results}");
     }
-    for path in ["/apps/says/eval_sets/mine/evals/c", "/dev/apps/says/eval-sets/mine"] {
+    for (path, action) in [
+        ("/apps/says/eval_sets/mine/evals/c", "action=\"delete the case `c` of the eval set `mine`\""),
+        ("/dev/apps/says/eval-sets/mine", "action=\"delete the eval set `mine`\""),
+    ] {
         success(host.request(Method::DELETE, path).send().await.unwrap()).await;
+        assert_eq!(host.request(Method::DELETE, path).send().await.unwrap().status(), 404);
+        let lines = audit.lines();
+        let recorded: Vec<_> = lines.iter().filter(|line| line.contains("deletion") && line.contains(action)).collect();
+        let [line] = recorded.as_slice() else { panic!("{lines:?}") };
+        assert!(line.contains("app=says") && line.contains("decision=\"deleted\""), "{line}");
     }
     assert_eq!(host.get_json("/apps/says/eval_sets").await, json!([]));
 }

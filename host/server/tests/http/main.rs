@@ -31,5 +31,6 @@ mod stored_runs;
 mod support;
 mod tls;
 mod tokens;
+mod tool_calls;
 mod traces;
 mod ws;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, RetentionConfig, ServerConfig};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, ArtifactService, Content, CustomAgent, CustomAgentSpec, EventData, RunError,
-    Services, SpanExporter, Timestamp,
+    Services, SessionService, SpanExporter, Timestamp,
 };
 use hatchery_engine::{App, PluginSource, Plugins, Runner};
 use hatchery_models::ModelProviders;
@@ -170,29 +170,37 @@ impl Host {
     }
 
     pub async fn bind(config: ServerConfig, address: &str) -> Self {
-        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory(), <_>::default()).await
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), <_>::default(), <_>::default()).await
     }
 
     /// Starts a server with these plugins.
     pub async fn with_plugins(plugins: impl PluginSource + 'static) -> Self {
         let address = "127.0.0.1:0";
-        Self::launch(ServerConfig::default(), address, plugins, AppQuotas::default(), in_memory(), <_>::default()).await
+        let (config, quotas) = (ServerConfig::default(), AppQuotas::default());
+        Self::launch(config, address, plugins, quotas, <_>::default(), <_>::default()).await
     }
 
     /// Starts a server with these quotas.
     pub async fn with_quotas(quotas: Quotas) -> Self {
-        Self::with_artifacts(ServerConfig::default(), quotas, in_memory()).await
+        Self::with_artifacts(ServerConfig::default(), quotas, Stores::default().artifacts).await
     }
 
     /// Starts a server that keeps artifacts here.
     pub async fn with_artifacts(config: ServerConfig, quotas: Quotas, artifacts: Arc<dyn ArtifactService>) -> Self {
-        Self::launch(config, "127.0.0.1:0", Plugins::default(), quotas.into(), artifacts, <_>::default()).await
+        let stores = Stores { artifacts, ..Stores::default() };
+        Self::launch(config, "127.0.0.1:0", Plugins::default(), quotas.into(), stores, <_>::default()).await
+    }
+
+    /// Starts a server that keeps sessions here.
+    pub async fn with_sessions(sessions: Arc<dyn SessionService>) -> Self {
+        let (config, stores) = (ServerConfig::default(), Stores { sessions, ..Stores::default() });
+        Self::launch(config, "127.0.0.1:0", Plugins::default(), AppQuotas::default(), stores, <_>::default()).await
     }
 
     /// Starts a server that deletes sessions by these rules.
     pub async fn with_retention(rules: RetentionConfig) -> Self {
         let (config, address) = (ServerConfig::default(), "127.0.0.1:0");
-        Self::launch(config, address, Plugins::default(), AppQuotas::default(), in_memory(), rules).await
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), <_>::default(), rules).await
     }
 
     async fn launch(
@@ -200,7 +208,7 @@ impl Host {
         address: &str,
         plugins: impl PluginSource + 'static,
         quotas: AppQuotas,
-        artifacts: Arc<dyn ArtifactService>,
+        Stores { sessions, artifacts }: Stores,
         retention: RetentionConfig,
     ) -> Self {
         let signals =
@@ -221,7 +229,7 @@ impl Host {
             Arc::new(App::new(name, agent).unwrap())
         });
         let services = quotas.enforce(Services {
-            sessions: Arc::new(MemorySessions::new()),
+            sessions,
             artifacts,
             memory: Arc::new(KeywordMemory::new()),
             credentials: Arc::new(MemoryCredentials::default()),
@@ -307,8 +315,16 @@ impl Host {
     }
 }
 
-fn in_memory() -> Arc<dyn ArtifactService> {
-    Arc::new(MemoryArtifacts::new())
+/// Where a server keeps its data: in memory by default.
+struct Stores {
+    sessions: Arc<dyn SessionService>,
+    artifacts: Arc<dyn ArtifactService>,
+}
+
+impl Default for Stores {
+    fn default() -> Self {
+        Self { sessions: Arc::new(MemorySessions::new()), artifacts: Arc::new(MemoryArtifacts::new()) }
+    }
 }
 
 /// The body of a run of session `s` of user `u`.

@@ -26,7 +26,7 @@ const ISSUER: &str = "https://id.example";
 const AUDIENCE: &str = "hatchery";
 
 /// A key of the issuer.
-struct Key {
+pub struct Key {
     id: String,
     algorithm: Algorithm,
     signer: EncodingKey,
@@ -34,7 +34,7 @@ struct Key {
 }
 
 impl Key {
-    fn new(id: &str, algorithm: Algorithm) -> Self {
+    pub fn new(id: &str, algorithm: Algorithm) -> Self {
         let kind = match algorithm {
             Algorithm::RS256 => &rcgen::PKCS_RSA_SHA256,
             Algorithm::ES256 => &rcgen::PKCS_ECDSA_P256_SHA256,
@@ -72,14 +72,15 @@ impl Key {
         Header { kid: Some(self.id.clone()), ..Header::new(self.algorithm) }
     }
 
-    fn sign(&self, claims: &Value) -> String {
+    pub fn sign(&self, claims: &Value) -> String {
         jsonwebtoken::encode(&self.header(), claims, &self.signer).unwrap()
     }
 }
 
 /// An issuer that serves its public keys.
 #[derive(Clone, Default)]
-struct Issuer {
+pub struct Issuer {
+    url: String,
     /// `None` while it is out of order.
     keys: Arc<Mutex<Option<Vec<Value>>>>,
     requests: Arc<AtomicUsize>,
@@ -87,15 +88,21 @@ struct Issuer {
 
 impl Issuer {
     /// Starts an issuer, and a server that accepts its tokens.
-    async fn start(keys: &[&Key], config: OidcConfig) -> (Self, Host) {
-        let issuer = Self::default();
+    pub async fn start(keys: &[&Key], config: OidcConfig) -> (Self, Host) {
+        let mut issuer = Self::default();
         issuer.publish(keys).await;
         let routes = Router::new().route("/keys", get(Self::serve_keys)).with_state(issuer.clone());
-        let jwks_url = format!("{}/keys", serve_http(routes).await);
+        issuer.url = serve_http(routes).await;
+        let host = Host::with(issuer.server_config(config)).await;
+        (issuer, host)
+    }
+
+    /// Returns the configuration of a server that accepts its tokens.
+    pub fn server_config(&self, config: OidcConfig) -> ServerConfig {
+        let jwks_url = format!("{}/keys", self.url);
         let oidc = OidcConfig { issuer: ISSUER.into(), audience: vec![AUDIENCE.into()], jwks_url, ..config };
         let auth = ServerAuthConfig { oidc: Some(oidc), ..ServerAuthConfig::default() };
-        let host = Host::with(ServerConfig { auth: Some(auth), ..ServerConfig::default() }).await;
-        (issuer, host)
+        ServerConfig { auth: Some(auth), ..ServerConfig::default() }
     }
 
     async fn publish(&self, keys: &[&Key]) {
@@ -124,7 +131,7 @@ fn claims() -> Value {
 }
 
 /// Returns valid claims with one that is different. `null` removes it.
-fn claims_with(name: &str, value: Value) -> Value {
+pub fn claims_with(name: &str, value: Value) -> Value {
     let mut claims = claims();
     match value {
         Value::Null => drop(claims.as_object_mut().unwrap().remove(name)),

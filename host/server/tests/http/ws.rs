@@ -1,9 +1,16 @@
 //! The messages of `/ws` match their schema.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use futures::{SinkExt, StreamExt};
 use hatchery::ServerConfig;
+use hatchery_core::{
+    RunPage, RunService, RunTransition, SessionKey, SessionService, StoreError, StoredRun, WrapperSessionService,
+};
+use hatchery_stores::MemorySessions;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
@@ -166,4 +173,82 @@ async fn a_client_that_does_not_read_is_dropped_and_its_run_is_cancelled_if_it_w
     wait_for(&host.signals.cancelled).await;
     assert_eq!(host.get_json("/health").await, json!({"status": "ok"}));
     drop(socket);
+}
+
+/// Sessions whose first requests to cancel a run fail.
+struct FailingSessions {
+    inner: MemorySessions,
+    failures: AtomicUsize,
+}
+
+impl FailingSessions {
+    fn inner_runs(&self) -> &dyn RunService {
+        self.inner.runs().unwrap()
+    }
+}
+
+impl WrapperSessionService for FailingSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    fn runs(&self) -> Option<&dyn RunService> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl RunService for FailingSessions {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        self.inner_runs().add(run).await
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        self.inner_runs().start(run, fence).await
+    }
+
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        let decrement = |left: usize| left.checked_sub(1);
+        if *transition == RunTransition::RequestCancel
+            && self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok()
+        {
+            return Err(StoreError::backend("change", "the plug was pulled"));
+        }
+        self.inner_runs().change(session, run, fence, transition).await
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.inner_runs().get(session, run).await
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        self.inner_runs().list(session, from, limit).await
+    }
+
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner_runs().list_interrupted(apps, limit).await
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_cancellation_has_failed_can_be_cancelled_again() {
+    let sessions = FailingSessions { inner: MemorySessions::new(), failures: AtomicUsize::new(1) };
+    let host = Host::with_sessions(Arc::new(sessions)).await;
+    host.session("waits").await;
+    let mut socket = Socket::open(&host, None).await;
+    socket.send(&json!({"type": "start", "id": "a", "run": run_body("waits", "hi")})).await;
+    wait_for(&host.signals.started).await;
+    let cancel = json!({"type": "cancel", "id": "a"});
+    socket.send(&cancel).await;
+    let refused = socket.until("error").await;
+    assert_eq!((&refused["id"], &refused["code"]), (&json!("a"), &json!("STORE_FAILED")));
+    socket.send(&cancel).await;
+    wait_for(&host.signals.cancelled).await;
+    assert_eq!(socket.until("end").await["run"]["state"], "cancelled");
 }

@@ -7,8 +7,10 @@ mod owners;
 mod permissions;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     Agent, Callback, CodeExecutor, DEFAULT_CODE_EXECUTOR, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin,
     ResolveError, Summarizer, Tool, Toolset,
@@ -16,10 +18,14 @@ use hatchery_core::{
 use hatchery_engine::builtin;
 
 use crate::contract::component::Component;
+use crate::policy::Grants;
 pub(crate) use owners::{NameOwners, ShadowedItems, StoredNames};
 
 /// Components by name.
 pub(crate) type Components = BTreeMap<String, Arc<Component>>;
+
+/// The grants of the components whose items an app uses, by component.
+pub(crate) type UsedGrants = BTreeMap<String, Arc<Grants>>;
 
 /// Resolves names to items of components. [`NameOwners`] decides which of several components an unqualified name means.
 pub(crate) struct NameResolver<'a> {
@@ -28,6 +34,30 @@ pub(crate) struct NameResolver<'a> {
     /// The items of the host. Agents of components can use its toolsets and its default code executor. `None` if there
     /// are none.
     pub(crate) native: Option<&'a dyn ItemResolver>,
+    /// The components that were found since [`NameResolver::take_used`].
+    used: Mutex<UsedGrants>,
+}
+
+impl<'a> NameResolver<'a> {
+    pub(crate) fn new(
+        components: &'a Components,
+        owners: &'a NameOwners,
+        native: Option<&'a dyn ItemResolver>,
+    ) -> Self {
+        Self { components, owners, native, used: Mutex::default() }
+    }
+
+    /// Returns the components that were found since the last call, with their grants.
+    pub(crate) fn take_used(&self) -> UsedGrants {
+        mem::take(&mut *self.used.lock_unpoisoned())
+    }
+
+    fn record_use(&self, component: &Component) {
+        self.used
+            .lock_unpoisoned()
+            .entry(component.name().into())
+            .or_insert_with(|| component.settings().grants.clone());
+    }
 }
 
 impl ItemResolver for NameResolver<'_> {
@@ -48,7 +78,10 @@ impl ItemResolver for NameResolver<'_> {
     }
 
     fn toolset(&self, name: &str) -> Result<Arc<dyn Toolset>, ResolveError> {
-        if let Some(toolset) = self.components.get(name).and_then(Component::toolset) {
+        if let Some(component) = self.components.get(name)
+            && let Some(toolset) = component.toolset()
+        {
+            self.record_use(component);
             return Ok(toolset);
         }
         match (self.find(ItemKind::Toolset, name), self.native) {
@@ -95,8 +128,12 @@ impl NameResolver<'_> {
         get(component, item).ok_or_else(|| self.unknown(kind, name))
     }
 
-    /// Returns the component that exports `name`, and the item's name in it.
+    /// Returns the component that exports `name`, and the item's name in it. Records that the component is used.
     fn find<'n>(&self, kind: ItemKind, name: &'n str) -> Result<(&Arc<Component>, &'n str), ResolveError> {
+        self.search(kind, name).inspect(|(component, _)| self.record_use(component))
+    }
+
+    fn search<'n>(&self, kind: ItemKind, name: &'n str) -> Result<(&Arc<Component>, &'n str), ResolveError> {
         if let Some((component, item)) = name.split_once('/') {
             let component = self.components.get(component).filter(|component| component.exports_item(kind, item));
             return component.map(|component| (component, item)).ok_or_else(|| self.unknown(kind, name));
@@ -180,7 +217,7 @@ mod tests {
         let executors = ["sandbox", "python"].map(|name| Arc::new(Executor(name)));
         let native = executors.into_iter().fold(StaticCatalog::default(), |native, it| native.with_code_executor(it));
         let (components, owners) = (Components::new(), NameOwners::default());
-        let resolver = NameResolver { components: &components, owners: &owners, native: Some(&native) };
+        let resolver = NameResolver::new(&components, &owners, Some(&native));
         assert_eq!(resolver.code_executor("sandbox").unwrap().name(), "sandbox");
         assert!(matches!(resolver.code_executor("python"), Err(ResolveError::Unknown { .. })));
     }

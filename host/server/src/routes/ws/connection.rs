@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::extract::ws::{CloseFrame, Utf8Bytes, close_code};
 use axum::http::StatusCode;
@@ -49,7 +50,19 @@ struct ActiveRun {
     cancel: CancellationToken,
     /// Ends the stream of a run that is only followed.
     leave: Option<CancellationToken>,
-    is_cancelling: bool,
+    /// True while it is being cancelled.
+    is_cancelling: Arc<AtomicBool>,
+}
+
+impl ActiveRun {
+    fn new(
+        session: SessionKey,
+        run_id: Option<String>,
+        cancel: CancellationToken,
+        leave: Option<CancellationToken>,
+    ) -> Self {
+        Self { session, run_id, cancel, leave, is_cancelling: Arc::default() }
+    }
 }
 
 /// The effect of a message.
@@ -263,8 +276,7 @@ impl Connection {
         let cancel = CancellationToken::new();
         let run = run::start(&self.state, principal, body, mode, self.trace_parent, &cancel).await?;
         let run_id = run.run.id().map(str::to_owned);
-        let active = ActiveRun { session: session.clone(), run_id, cancel, leave: None, is_cancelling: false };
-        self.runs.insert(id.clone(), active);
+        self.runs.insert(id.clone(), ActiveRun::new(session.clone(), run_id, cancel, None));
         self.messages.push(streams::stream_run(id.clone(), self.state.clone(), session, run, held).boxed());
         Ok(())
     }
@@ -281,25 +293,25 @@ impl Connection {
         let leave = CancellationToken::new();
         let left = leave.clone().cancelled_owned();
         let messages = streams::follow_run(id.clone(), run_id.clone(), updates, permit).take_until(left);
-        let (cancel, leave) = (CancellationToken::new(), Some(leave));
-        let active = ActiveRun { session, run_id: Some(run_id), cancel, leave, is_cancelling: false };
+        let active = ActiveRun::new(session, Some(run_id), CancellationToken::new(), Some(leave));
         self.runs.insert(id.clone(), active);
         self.messages.push(messages.boxed());
     }
 
     async fn cancel(&mut self, id: &Arc<str>) -> Result<(), ApiError> {
         admit(&self.state, self.credentials.as_ref()).await?;
-        let Some(run) = self.runs.get_mut(id) else {
+        let Some(run) = self.runs.get(id) else {
             let detail = format!("no run of this connection has the id `{}`; it may have ended", id.escape_debug());
             return Err(ApiError::new(StatusCode::NOT_FOUND, "ID_NOT_FOUND", detail));
         };
-        if std::mem::replace(&mut run.is_cancelling, true) {
+        if run.is_cancelling.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         match &run.run_id {
             Some(run_id) if self.state.services().sessions.runs().is_some() => {
-                let (session, run_id) = (run.session.clone(), run_id.clone());
-                self.messages.push(streams::cancel_run(id.clone(), self.state.clone(), session, run_id).boxed());
+                let (session, run_id, is_cancelling) = (run.session.clone(), run_id.clone(), run.is_cancelling.clone());
+                let messages = streams::cancel_run(id.clone(), self.state.clone(), session, run_id, is_cancelling);
+                self.messages.push(messages.boxed());
             }
             _ => run.cancel.cancel(),
         }

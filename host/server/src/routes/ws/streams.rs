@@ -1,6 +1,7 @@
 //! The messages about one run of a connection, as a stream that ends with the run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
@@ -99,14 +100,21 @@ pub(super) fn follow_run(
     stream::once(std::future::ready(beginning)).chain(messages)
 }
 
-/// Cancels a run. Returns a message if that fails; otherwise the run's stream ends as usual.
+/// Cancels a run, and resets `is_cancelling` then. Returns a message if that fails; otherwise the run's stream ends as
+/// usual.
 pub(super) fn cancel_run(
     id: Arc<str>,
     state: AppState,
     session: SessionKey,
     run: String,
+    is_cancelling: Arc<AtomicBool>,
 ) -> impl Stream<Item = SocketMessage> {
-    let cancel = async move { state.runner().cancel_run(&session, &run).await };
+    let cancel = async move {
+        let cancelled = state.runner().cancel_run(&session, &run).await;
+        // If it has failed, the client may try again.
+        is_cancelling.store(false, Ordering::Relaxed);
+        cancelled
+    };
     stream::once(cancel).filter_map(move |cancelled| {
         let refusal = cancelled.err().map(|error| SocketMessage::refusal(Some(id.clone()), error.into()));
         std::future::ready(refusal)

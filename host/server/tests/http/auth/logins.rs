@@ -1,11 +1,13 @@
 //! Logins of browsers at the developer UI, and pages of other origins.
 
-use hatchery::{CorsConfig, ServerConfig};
+use hatchery::{CorsConfig, OidcConfig, ServerConfig};
+use jsonwebtoken::Algorithm;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::json;
 
 use super::{OPERATOR, USER, host, keys, request};
 use crate::support::{Host, problem, run_body, success};
+use crate::tokens::{Issuer, Key, claims_with};
 
 /// A browser at the developer UI.
 struct Browser<'a> {
@@ -83,6 +85,20 @@ pub(super) async fn login_cookie(host: &Host, key: &str) -> String {
     let login = client.post(format!("http://{}/login", host.address)).body(format!("key={key}")).send().await.unwrap();
     assert_eq!(login.status(), 303);
     login.headers()["set-cookie"].to_str().unwrap().split(';').next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_login_with_a_token_ends_when_tokens_are_verified_with_other_settings() {
+    let key = Key::new("k", Algorithm::EdDSA);
+    let oidc = |role_claim: &str| OidcConfig { role_claim: Some(role_claim.into()), ..OidcConfig::default() };
+    let (issuer, host) = Issuer::start(&[&key], oidc("role")).await;
+    let cookie = login_cookie(&host, &key.sign(&claims_with("role", json!("operate")))).await;
+    let apply = |role_claim: &str| host.state.prepare(issuer.server_config(oidc(role_claim)), true).unwrap()();
+    let open = async || host.request(Method::GET, "/components").header("cookie", &cookie).send().await.unwrap();
+    apply("role");
+    assert_eq!(open().await.status(), 200, "nothing has changed");
+    apply("other");
+    problem(open().await, 401, "LOGGED_OUT").await;
 }
 
 #[tokio::test]

@@ -104,6 +104,17 @@ pub(super) const USER_USAGE: &str =
 /// Selects the usage of an app's shared state.
 pub(super) const APP_USAGE: &str = "SELECT state_keys, state_bytes FROM apps WHERE app = ?1";
 
+/// Selects the bytes of a session's events, of its own state and its app's, and of all other state of its user.
+pub(super) const READ_BYTES: &str = "\
+    SELECT sessions.event_bytes, sessions.state_bytes + coalesce(apps.state_bytes, 0), \
+      coalesce(users.state_bytes, 0) - sessions.state_bytes FROM sessions \
+    LEFT JOIN users ON users.app = ?1 AND users.user = ?2 LEFT JOIN apps ON apps.app = ?1 \
+    WHERE sessions.app = ?1 AND sessions.user = ?2 AND sessions.id = ?3";
+
+/// Selects the bytes of each key of the state of a user in an app.
+pub(super) const USER_KEY_BYTES: &str =
+    "SELECT octet_length(key) + octet_length(value) FROM user_state WHERE app = ?1 AND user = ?2";
+
 /// Records a call of a run with its outcome. Returns no row if the session does not exist or another turn has begun.
 pub(super) const RECORD_CALL: &str = "\
     INSERT INTO run_calls (session, run, call, outcome) \

@@ -33,6 +33,8 @@ async fn every_statement_finds_its_rows_through_an_index() {
         queries::SESSION_USAGE,
         queries::USER_USAGE,
         queries::APP_USAGE,
+        queries::READ_BYTES,
+        queries::USER_KEY_BYTES,
         queries::DELETE_SESSION_STATE,
         queries::FIND_FOR_RESTORATION,
         queries::COPY_EVENTS,
@@ -65,6 +67,36 @@ fn event(text: &str, state: serde_json::Value) -> Arc<Event> {
         actions: EventActions { state_delta, ..EventActions::default() },
         ..EventData::default()
     })
+}
+
+#[tokio::test]
+async fn sessions_with_much_state_are_not_read_by_the_writing_thread() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+    let create = async |app: &str, id: &str, state: serde_json::Value| {
+        let state = serde_json::from_value(state).unwrap();
+        sessions.create(app, "ann", Some(id), state).await.unwrap().key
+    };
+    let large = "x".repeat(70_000);
+    let small = create("small", "s", json!({"user:b": 1, "app:c": 1})).await;
+    create("small", "of-another-session", json!({"a": large.clone()})).await;
+    for (key, is_read) in [
+        (small, true),
+        (create("own", "s", json!({"a": large.clone()})).await, false),
+        (create("user", "s", json!({"user:a": large.clone()})).await, false),
+        (create("app", "s", json!({"app:a": large})).await, false),
+    ] {
+        for window in [EventWindow::All, EventWindow::AfterRevision(0)] {
+            let own_key = key.clone();
+            let opened = sessions.write("begin a turn of the session", &key, move |connection| {
+                turns::open(connection, &own_key, None, Duration::ZERO, window)
+            });
+            assert_eq!(matches!(opened.await.unwrap(), Opening::Complete(_)), is_read, "{key}");
+            let opened = sessions.open_turn(&key, None, Duration::ZERO, window).await.unwrap();
+            let TurnOpening::Begun { session, .. } = opened else { panic!("{key} is held") };
+            assert_eq!(session.state, SessionService::get(&sessions, &key, window).await.unwrap().unwrap().state);
+        }
+    }
 }
 
 /// Limits the pages of the file.

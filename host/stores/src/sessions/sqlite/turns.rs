@@ -7,13 +7,14 @@ use rusqlite::{Connection, params};
 
 use super::{first, queries, reads};
 
-/// Maximum size in bytes of the events of a session that the writing thread reads. Other writes would wait for a longer read.
+/// Maximum size in bytes of the events and the state that the writing thread reads. Other writes would wait for a
+/// longer read.
 const MAX_READ_BYTES: i64 = 64 << 10;
 
 /// The result of the first step of opening a turn.
 pub(super) enum Opening {
     Complete(TurnOpening),
-    /// The turn has begun, and the session has too many events to be read by the writing thread.
+    /// The turn has begun, and the session is too large to be read by the writing thread.
     Unread(TurnStart),
     NoSession,
 }
@@ -31,7 +32,7 @@ pub(super) fn open(
         Some(TurnStart::Held { remaining }) => return Ok(Opening::Complete(TurnOpening::Held { remaining })),
         None => return Ok(Opening::NoSession),
     };
-    if window != EventWindow::AfterRevision(turn.revision) && event_bytes(connection, key)? > MAX_READ_BYTES {
+    if is_large(connection, key, window != EventWindow::AfterRevision(turn.revision))? {
         return Ok(Opening::Unread(TurnStart::Begun(turn)));
     }
     let session = reads::session(connection, key.clone(), window)?;
@@ -39,9 +40,26 @@ pub(super) fn open(
         .map_or(Opening::NoSession, |session| Opening::Complete(TurnOpening::Begun { fence: turn.fence, session })))
 }
 
-fn event_bytes(connection: &Connection, key: &SessionKey) -> rusqlite::Result<i64> {
-    let mut find = connection.prepare_cached(queries::SESSION_USAGE)?;
-    Ok(first(&mut find, params![key.app, key.user, key.id], |row| row.get(1))?.unwrap_or_default())
+/// Returns true if the state of a session, with its events if these are read, exceeds [`MAX_READ_BYTES`].
+fn is_large(connection: &Connection, key: &SessionKey, reads_events: bool) -> rusqlite::Result<bool> {
+    let mut find = connection.prepare_cached(queries::READ_BYTES)?;
+    let found: Option<(i64, i64, i64)> =
+        first(&mut find, params![key.app, key.user, key.id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let Some((event_bytes, state_bytes, user_bytes)) = found else { return Ok(false) };
+    let mut remaining = MAX_READ_BYTES - state_bytes - if reads_events { event_bytes } else { 0 };
+    // The user's total includes the state of other sessions, so it is counted exactly only where that matters.
+    if remaining < 0 || user_bytes <= remaining {
+        return Ok(remaining < 0);
+    }
+    let mut select = connection.prepare_cached(queries::USER_KEY_BYTES)?;
+    let mut keys = select.query(params![key.app, key.user])?;
+    while let Some(row) = keys.next()? {
+        remaining -= row.get::<_, i64>(0)?;
+        if remaining < 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Begins a turn if no other one is held. Returns `None` if the session does not exist.

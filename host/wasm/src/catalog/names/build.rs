@@ -76,6 +76,7 @@ impl Builder<'_> {
         {
             self.ungranted.push(component.clone());
         }
+        self.names.record_use(component);
         self.path.push(qualified.clone());
         let agent = self.build_agent(component, spec).map_err(|error| match error {
             error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
@@ -352,9 +353,7 @@ mod tests {
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
-        NameResolver { components: &components, owners: &NameOwners::default(), native: None }
-            .agent("made/a0")
-            .map_err(|error| error.to_string())
+        NameResolver::new(&components, &NameOwners::default(), None).agent("made/a0").map_err(|error| error.to_string())
     }
 
     /// Returns agents that each have the next one as sub-agent.

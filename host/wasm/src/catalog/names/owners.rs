@@ -167,11 +167,7 @@ mod tests {
         let (waiting, shadowed) = updated.update(&two, &pending);
         assert_eq!((waiting.of(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 1));
         assert_eq!(waiting.update(&Components::new(), &pending).0, waiting);
-        let error = NameResolver { components: &two, owners: &waiting, native: None }
-            .agent("a")
-            .map(|_| ())
-            .unwrap_err()
-            .to_string();
+        let error = NameResolver::new(&two, &waiting, None).agent("a").map(|_| ()).unwrap_err().to_string();
         assert!(
             error.ends_with(
                 "it belongs to `first`, which is not loaded; to use an item of another component, qualify it, as in `made/a`"

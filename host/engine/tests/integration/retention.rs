@@ -1,0 +1,60 @@
+//! Deletion of sessions by retention rules.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use hatchery_core::{ArtifactService, EventWindow, ExpiryRule, JsonMap, Part, Services, SessionKey, StoreError};
+use hatchery_engine::Runner;
+use hatchery_stores::MemoryArtifacts;
+
+use crate::support::*;
+
+/// An artifact service whose first deletions fail.
+struct FailingArtifacts {
+    inner: MemoryArtifacts,
+    failures: AtomicUsize,
+}
+
+#[async_trait]
+impl ArtifactService for FailingArtifacts {
+    async fn save(&self, session: &SessionKey, name: &str, part: &Part) -> Result<u64, StoreError> {
+        self.inner.save(session, name, part).await
+    }
+
+    async fn load(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Part>, StoreError> {
+        self.inner.load(session, name, version).await
+    }
+
+    async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
+        self.inner.list(session).await
+    }
+
+    async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
+        self.inner.versions(session, name).await
+    }
+
+    async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
+        let decrement = |left: usize| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok() {
+            return Err(StoreError::backend("delete", "the plug was pulled"));
+        }
+        self.inner.delete(session, name).await
+    }
+}
+
+#[tokio::test]
+async fn a_session_whose_artifacts_cannot_be_deleted_stays_until_they_can() {
+    let artifacts = Arc::new(FailingArtifacts { inner: MemoryArtifacts::new(), failures: AtomicUsize::new(1) });
+    let runner = Runner::new(Services { artifacts: artifacts.clone(), ..services() });
+    let sessions = &runner.services().sessions;
+    let key = sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
+    artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    let error = runner.delete_expired("app", &rule, false).await.unwrap_err();
+    assert!(matches!(error, StoreError::Backend { .. }), "{error}");
+    assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_some());
+    assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), 1);
+    assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none());
+    assert!(artifacts.list(&key).await.unwrap().is_empty());
+}
