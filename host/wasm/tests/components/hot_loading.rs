@@ -201,20 +201,21 @@ async fn a_yaml_app_follows_the_tools_that_it_uses() {
 
 #[tokio::test]
 async fn an_app_stops_serving_without_the_components_that_it_uses() {
-    let lab = Lab::new().with("misbehaver").with("swap");
+    let test_catalog = TestCatalog::new().with("misbehaver").with("swap");
     let app = "name: echoer\nmodel: some-model\ninstruction: Echo.\ntools:\n  - name: misbehaver/echo\n";
-    lab.write("app/root_agent.yaml", app);
-    lab.write("edited/root_agent.yaml", app);
-    let handle = lab.open().await;
+    test_catalog.write("app/root_agent.yaml", app);
+    test_catalog.write("edited/root_agent.yaml", app);
+    let handle = test_catalog.open().await;
     let serving = |catalog: &Catalog| ["app", "edited"].map(|name| catalog.app(name).is_some());
     assert_eq!(serving(&handle.current()), [true, true]);
-    lab.write("edited/root_agent.yaml", "name: echoer\nmodle: typo\n");
-    lab.write("misbehaver.wasm", "no component");
-    std::fs::remove_file(lab.path("swap.wasm")).unwrap();
+    test_catalog.write("edited/root_agent.yaml", "name: echoer\nmodle: typo\n");
+    test_catalog.write("misbehaver.wasm", "no component");
+    std::fs::remove_file(test_catalog.path("swap.wasm")).unwrap();
     let catalog = handle.reload_now().await;
     assert_eq!(serving(&catalog), [true, true], "the last good revision of the tool serves");
-    std::fs::remove_file(lab.path("misbehaver.wasm")).unwrap();
-    assert_eq!(serving(&handle.reload_now().await), [false, false]);
+    std::fs::remove_file(test_catalog.path("misbehaver.wasm")).unwrap();
+    let catalog = handle.reload_now().await;
+    assert_eq!(serving(&catalog), [false, false]);
 }
 
 #[tokio::test]
