@@ -76,6 +76,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     // Before any thread is started.
     let mut dotenv = cli.command.dotenv().as_ref().map(DotEnv::read).transpose()?.unwrap_or_default();
     dotenv.apply();
+    disable_error_backtraces();
     logs::start(cli.log_format, cli.command.default_log_filter())?;
     dotenv.log();
     rustls::crypto::aws_lc_rs::default_provider()
@@ -87,6 +88,16 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     // A thread that reads stdin cannot be woken, so waiting for it could hang.
     runtime.shutdown_background();
     outcome
+}
+
+/// Keeps libraries from recording backtraces in errors, unless RUST_LIB_BACKTRACE asks for them. Wasmtime creates an
+/// error for each call of a component, and RUST_BACKTRACE, which is meant for panics, would add a backtrace to it.
+fn disable_error_backtraces() {
+    const VARIABLE: &str = "RUST_LIB_BACKTRACE";
+    if std::env::var_os(VARIABLE).is_none() {
+        // SAFETY: the caller is the main thread, and no other thread has been started.
+        unsafe { std::env::set_var(VARIABLE, "0") };
+    }
 }
 
 #[cfg(test)]
