@@ -185,9 +185,11 @@ impl RealtimeProtocol {
             let error = response.status_details.and_then(|details| details.error).unwrap_or_default();
             return Err(self.failure(&error));
         }
-        let is_cancelled = response.status == "cancelled";
+        let (is_cancelled, is_cut_off) = (response.status == "cancelled", response.status == "incomplete");
         let calls = response.output.into_iter().filter(|item| item.r#type == "function_call" && !is_cancelled);
-        let calls = calls.map(|call| self.call(call)).collect::<Result<Vec<_>, _>>()?;
+        // A call that was cut off is omitted.
+        let calls = calls.map(|call| self.call(call)).filter(|call| call.is_ok() || !is_cut_off);
+        let calls = calls.collect::<Result<Vec<_>, _>>()?;
         // The results of calls request a response themselves.
         if calls.is_empty() && std::mem::take(&mut self.is_response_due) {
             self.replies.push(respond());
