@@ -82,7 +82,7 @@ impl Origin {
         let mut message = format!("{} answered HTTP {status}", self.provider_name());
         if !reason.is_empty() {
             message.push_str(": ");
-            message.push_str(&truncate_chars(&reason, MAX_SHOWN_CHARS));
+            message.push_str(&self.shown(reason));
         }
         match kind {
             ModelErrorKind::Auth => message.push_str(&match &self.credentials {
@@ -116,8 +116,14 @@ impl Origin {
                 None => error.to_string(),
             },
         };
-        let message = format!("{} reports: {}", self.provider_name(), truncate_chars(&message, MAX_SHOWN_CHARS));
+        let message = format!("{} reports: {}", self.provider_name(), self.shown(message));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
+    }
+
+    /// Returns the part of a provider's text that a message shows. Secrets are redacted before it is shortened, because
+    /// the beginning of one would not be found.
+    fn shown(&self, text: String) -> String {
+        truncate_chars(&self.redact(text), MAX_SHOWN_CHARS)
     }
 
     fn redact(&self, message: String) -> String {

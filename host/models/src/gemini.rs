@@ -22,6 +22,7 @@ use self::live::Dialer;
 use self::partial_args::PartialCalls;
 use crate::capabilities::gemini_capabilities;
 use crate::failure::Origin;
+use crate::finish;
 use crate::http::{Authentication, Endpoint, Http};
 use crate::http_model::{HttpModel, WireFormat};
 use crate::provider::ModelProvider;
@@ -191,7 +192,7 @@ impl WireFormat for GeminiFormat {
     }
 
     fn decoder(origin: Arc<Origin>) -> impl Decoder {
-        GeminiDecoder { origin, calls: PartialCalls::default() }
+        GeminiDecoder { origin, calls: PartialCalls::default(), finish_reason: None }
     }
 }
 
@@ -199,11 +200,15 @@ impl WireFormat for GeminiFormat {
 struct GeminiDecoder {
     origin: Arc<Origin>,
     calls: PartialCalls,
+    finish_reason: Option<String>,
 }
 
 impl Decoder for GeminiDecoder {
     fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
         let Some(mut response) = wire::parse_chunk(payload, &self.origin)? else { return Ok(Vec::new()) };
+        if response.finish_reason.is_some() {
+            self.finish_reason.clone_from(&response.finish_reason);
+        }
         if let Some(content) = &mut response.content {
             content.parts = self.calls.assemble(std::mem::take(&mut content.parts));
             if content.parts.is_empty() {
@@ -217,8 +222,15 @@ impl Decoder for GeminiDecoder {
         Ok(if has_data { vec![response] } else { Vec::new() })
     }
 
+    /// Returns the call that is still open if the model has finished. A call that was cut off is omitted; it is an error
+    /// if the response has no finish reason.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        Ok(self.calls.take_open().map(wire::delta).into_iter().collect())
+        let Some(call) = self.calls.take_open() else { return Ok(Vec::new()) };
+        match self.finish_reason.as_deref() {
+            Some(finish::STOP) => Ok(vec![wire::delta(call)]),
+            Some(_) => Ok(Vec::new()),
+            None => Err(self.origin.bad_response("it ends within the arguments of a tool call")),
+        }
     }
 
     fn is_done(&self) -> bool {

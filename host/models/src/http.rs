@@ -261,23 +261,31 @@ impl Endpoint {
                 .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
                 .body(body.clone())
         };
+        let response = self.send_authorized(&request, timeout).await?;
+        if response.status().is_success() { Ok(response) } else { Err(refusal(response, &self.origin).await) }
+    }
+
+    /// Sends a request, with an access token if there are credentials. Returns a response with any status, before its
+    /// body is read. A token that is refused is replaced once.
+    async fn send_authorized(
+        &self,
+        request: &(dyn Fn() -> RequestBuilder + Send + Sync),
+        timeout: Duration,
+    ) -> Result<Response, ModelError> {
         let Some(credentials) = &self.origin.credentials else {
-            return send(request(), timeout, &self.origin).await;
+            return respond(request(), timeout, &self.origin).await;
         };
         let token = credentials.token(&self.client, &self.origin).await?;
         let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
         let response = respond(authorized, timeout, &self.origin).await?;
-        match response.status() {
-            status if status.is_success() => Ok(response),
-            StatusCode::UNAUTHORIZED => {
-                // The token was withdrawn before it expired.
-                credentials.forget(&token);
-                let token = credentials.token(&self.client, &self.origin).await?;
-                let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
-                send(authorized, timeout, &self.origin).await
-            }
-            _ => Err(refusal(response, &self.origin).await),
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
         }
+        // The token was withdrawn before it expired.
+        credentials.forget(&token);
+        let token = credentials.token(&self.client, &self.origin).await?;
+        let authorized = request().header(AUTHORIZATION, key_header("Bearer ", &token, &self.origin)?);
+        respond(authorized, timeout, &self.origin).await
     }
 
     /// Returns the HTTP options of a request.

@@ -45,6 +45,11 @@ pub(crate) trait LiveProtocol: Send + 'static {
     /// Returns the messages in a frame of the server.
     fn decode(&mut self, json: &[u8]) -> Result<Vec<LiveResponse>, ModelError>;
 
+    /// Returns the frames to send in response to the last frame of the server. The default has none.
+    fn take_replies(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns true if the connection should be continued with a new one now. The default is never.
     fn is_leaving(&self) -> bool {
         false
@@ -195,7 +200,9 @@ impl<P: LiveProtocol> Link<P> {
             ConnectionEvent::Request(None) | ConnectionEvent::Delivered(false) => return Ok(ControlFlow::Break(())),
             ConnectionEvent::Delivered(true) => {}
             ConnectionEvent::Frame(Ok(Some(json))) => {
-                undelivered.extend(self.protocol.decode(&json)?.into_iter().map(Ok))
+                undelivered.extend(self.protocol.decode(&json)?.into_iter().map(Ok));
+                let replies = self.protocol.take_replies();
+                self.send(replies).await?;
             }
             ConnectionEvent::Frame(Ok(None)) => {
                 if !self.resume().await? {

@@ -181,7 +181,6 @@ impl Http {
         let answer = self.transport.follow(&request, &placement, limit).await;
         answer.map(|answer| answer.without_secrets(&placement.secrets)).map_err(|error| match error {
             ApiError::Communication(reason) => ApiError::Communication(redact(reason, &placement.secrets)),
-            ApiError::Redirect(target) => ApiError::Redirect(redact(target, &placement.secrets)),
             error => error,
         })
     }
@@ -195,6 +194,8 @@ impl Transport {
         placement: &Placement,
         limit: usize,
     ) -> Result<ApiResponse, ApiError> {
+        // Shortened last, because the beginning of a secret would not be found.
+        let refused = |target: &str| ApiError::Redirect(excerpt(&redact(target.to_owned(), &placement.secrets), 200));
         let mut url = request.url.clone();
         for _ in 0..=MAX_REDIRECTS {
             let response = self.send_once(request, &url, placement).await?;
@@ -206,7 +207,7 @@ impl Transport {
                 let is_reading = matches!(request.method, Method::GET | Method::HEAD);
                 match target.filter(|target| is_reading && target.origin() == url.origin()) {
                     Some(target) => url = target,
-                    None => return Err(ApiError::Redirect(excerpt(location, 200))),
+                    None => return Err(refused(location)),
                 }
                 continue;
             }
@@ -219,7 +220,7 @@ impl Transport {
             })?;
             return Ok(ApiResponse { status, media_type, body });
         }
-        Err(ApiError::Redirect(excerpt(url.as_str(), 200)))
+        Err(refused(url.as_str()))
     }
 
     async fn send_once(&self, request: &Request, url: &Url, placement: &Placement) -> Result<Response, ApiError> {

@@ -18,7 +18,7 @@ use self::gen_ai::{ModelCalls, ModelSeries};
 use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
-const ERROR_CODES: [&str; 54] = [
+const ERROR_CODES: [&str; 61] = [
     "AGENT_FAILED",
     "BAD_INPUT",
     "CALLBACK_FAILED",
@@ -32,16 +32,20 @@ const ERROR_CODES: [&str; 54] = [
     "COMPONENT_REPLACED",
     "COMPONENT_TIMEOUT",
     "COMPONENT_TRAPPED",
+    "CREDENTIAL_FAILED",
     "CYCLE",
+    "DENIED",
     "EVENT_EXISTS",
     "HTTP_FAILED",
     "INSTRUCTION_INCOMPLETE",
     "INTERNAL",
+    "INTERRUPTED",
     "INVALID_EVENT",
     "INVALID_MESSAGE",
     "INVALID_NAME",
     "INVALID_TOOLS",
     "LIMIT_REACHED",
+    "LIVE_CLOSED",
     "MCP_UNAVAILABLE",
     "MODEL_AUTH",
     "MODEL_BAD_REQUEST",
@@ -51,7 +55,10 @@ const ERROR_CODES: [&str; 54] = [
     "MODEL_SERVER_ERROR",
     "MODEL_TIMEOUT",
     "MODEL_UNKNOWN",
+    "NOT_AN_AGENT",
     "NOT_FOUND",
+    "NO_APPS",
+    "NO_SESSION",
     "OPENAPI_UNAVAILABLE",
     "OUTPUT_SCHEMA_UNUSABLE",
     "PLUGIN_MISSING",
@@ -416,9 +423,11 @@ mod tests {
             call.fail("SAFETY", || "blocked".into());
             call.finish();
         }
-        let mut call = tool(&trace, "roll");
-        call.fail("COMPONENT_TRAPPED", || "it trapped".into());
-        call.finish();
+        for code in ["COMPONENT_TRAPPED", "DENIED", "INTERRUPTED"] {
+            let mut call = tool(&trace, "roll");
+            call.fail(code, || "it failed".into());
+            call.finish();
+        }
         let mut call = trace.start(SpanOperation::Model, "");
         call.record(|data| data.set("gen_ai.request.model", "scripted"));
         call.finish();
@@ -426,6 +435,8 @@ mod tests {
         for (series, expected) in [
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_ERROR\"}", "200"),
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_TRAPPED\"}", "1"),
+            ("hatchery_tool_calls_total{tool=\"roll\",error=\"DENIED\"}", "1"),
+            ("hatchery_tool_calls_total{tool=\"roll\",error=\"INTERRUPTED\"}", "1"),
             ("hatchery_model_calls_total{model=\"ollama/99\",error=\"MODEL_ERROR\"}", "1"),
             ("hatchery_model_calls_total{model=\"other\",error=\"MODEL_ERROR\"}", "100"),
             ("hatchery_model_calls_total{model=\"scripted\",error=\"\"}", "1"),

@@ -1,8 +1,6 @@
 //! WebSockets over the HTTP client of the providers, with its TLS, proxies and timeouts.
 
-use reqwest::header::{
-    AUTHORIZATION, CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE,
-};
+use reqwest::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_VERSION, UPGRADE};
 use reqwest::{StatusCode, Upgraded, Url};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::client::generate_key;
@@ -11,7 +9,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use hatchery_core::{HttpOptions, ModelCallProgress, ModelError, ModelErrorKind};
 
-use super::{Endpoint, FIRST_BYTE_TIMEOUT, MAX_BODY_BYTES, chain, key_header, refusal, respond};
+use super::{Endpoint, FIRST_BYTE_TIMEOUT, MAX_BODY_BYTES, chain, refusal};
 
 /// An open WebSocket.
 pub(crate) type WebSocket = WebSocketStream<Upgraded>;
@@ -22,18 +20,17 @@ impl Endpoint {
         let origin = &self.origin;
         let client = self.http.upgrading_client(origin)?;
         let key = generate_key();
-        let mut request = client
-            .get(url.clone())
-            .headers(self.request_headers(options, &ModelCallProgress::default())?)
-            .header(CONNECTION, "Upgrade")
-            .header(UPGRADE, "websocket")
-            .header(SEC_WEBSOCKET_VERSION, "13")
-            .header(SEC_WEBSOCKET_KEY, &key);
-        if let Some(credentials) = &origin.credentials {
-            let token = credentials.token(&self.client, origin).await?;
-            request = request.header(AUTHORIZATION, key_header("Bearer ", &token, origin)?);
-        }
-        let response = respond(request, FIRST_BYTE_TIMEOUT, origin).await?;
+        let headers = self.request_headers(options, &ModelCallProgress::default())?;
+        let request = || {
+            client
+                .get(url.clone())
+                .headers(headers.clone())
+                .header(CONNECTION, "Upgrade")
+                .header(UPGRADE, "websocket")
+                .header(SEC_WEBSOCKET_VERSION, "13")
+                .header(SEC_WEBSOCKET_KEY, &key)
+        };
+        let response = self.send_authorized(&request, FIRST_BYTE_TIMEOUT).await?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(refusal(response, origin).await);
         }

@@ -79,8 +79,9 @@ pub(super) struct ChoiceJson {
 pub(super) struct MessageJson {
     content: Option<String>,
     refusal: Option<String>,
-    #[serde(alias = "reasoning")]
     reasoning_content: Option<String>,
+    /// The thoughts under their newer name. Some servers send them under both names.
+    reasoning: Option<String>,
     pub(super) tool_calls: Option<Vec<ToolCallJson>>,
 }
 
@@ -206,10 +207,8 @@ impl MessageJson {
         let text = |text: Option<String>, thought| {
             text.filter(|text| !text.is_empty()).map(|text| Part { thought, ..Part::text(text) })
         };
-        [text(self.reasoning_content, true), text(self.content, false), text(self.refusal, false)]
-            .into_iter()
-            .flatten()
-            .collect()
+        let thoughts = self.reasoning.filter(|thoughts| !thoughts.is_empty()).or(self.reasoning_content);
+        [text(thoughts, true), text(self.content, false), text(self.refusal, false)].into_iter().flatten().collect()
     }
 }
 

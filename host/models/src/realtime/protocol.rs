@@ -17,8 +17,10 @@ use crate::live_socket::LiveProtocol;
 use crate::responses::conversation_items;
 
 /// Errors of requests that came too late or too early, which change nothing.
-const HARMLESS_ERRORS: [&str; 3] =
-    ["conversation_already_has_active_response", "input_audio_buffer_commit_empty", "response_cancel_not_active"];
+const HARMLESS_ERRORS: [&str; 3] = [ACTIVE_RESPONSE, "input_audio_buffer_commit_empty", "response_cancel_not_active"];
+
+/// The error of a request to respond while the model responds already.
+const ACTIVE_RESPONSE: &str = "conversation_already_has_active_response";
 
 /// The rate of audio whose type names none.
 const DEFAULT_RATE: u32 = 16_000;
@@ -34,6 +36,10 @@ pub(super) struct RealtimeProtocol {
     is_responding: bool,
     /// True once the client reports the user's activity.
     is_manual: bool,
+    /// True while a message or a result waits for the end of a response that does not answer it.
+    is_response_due: bool,
+    /// Frames that are sent next.
+    replies: Vec<String>,
     /// The item whose transcription arrives in chunks.
     transcribed: String,
 }
@@ -97,6 +103,8 @@ impl RealtimeProtocol {
             resampler: Resampler::default(),
             is_responding: false,
             is_manual: false,
+            is_response_due: false,
+            replies: Vec::new(),
             transcribed: String::new(),
         }
     }
@@ -150,6 +158,8 @@ impl RealtimeProtocol {
     /// Returns the frames that begin an activity: the server no longer listens for the user's voice by itself.
     fn begin_activity(&mut self) -> Vec<String> {
         let mut frames = Vec::new();
+        // The end of the activity requests a response.
+        self.is_response_due = false;
         if !std::mem::replace(&mut self.is_manual, true) {
             let session = json!({"type": "realtime", "audio": {"input": {"turn_detection": null}}});
             frames.push(json!({"type": "session.update", "session": session}).to_string());
@@ -175,9 +185,15 @@ impl RealtimeProtocol {
             let error = response.status_details.and_then(|details| details.error).unwrap_or_default();
             return Err(self.failure(&error));
         }
-        let is_cancelled = response.status == "cancelled";
+        let (is_cancelled, is_cut_off) = (response.status == "cancelled", response.status == "incomplete");
         let calls = response.output.into_iter().filter(|item| item.r#type == "function_call" && !is_cancelled);
-        let calls = calls.map(|call| self.call(call)).collect::<Result<Vec<_>, _>>()?;
+        // A call that was cut off is omitted.
+        let calls = calls.map(|call| self.call(call)).filter(|call| call.is_ok() || !is_cut_off);
+        let calls = calls.collect::<Result<Vec<_>, _>>()?;
+        // The results of calls request a response themselves.
+        if calls.is_empty() && std::mem::take(&mut self.is_response_due) {
+            self.replies.push(respond());
+        }
         let end = match (is_cancelled, calls.is_empty()) {
             // The user's voice has interrupted the model already.
             (true, _) if !was_responding => None,
@@ -240,11 +256,16 @@ impl LiveProtocol for RealtimeProtocol {
         }
     }
 
+    fn take_replies(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.replies)
+    }
+
     fn decode(&mut self, json: &[u8]) -> Result<Vec<LiveResponse>, ModelError> {
         let event = self.parse(json)?;
         let one = match event.r#type.as_str() {
             "response.created" => {
                 self.is_responding = true;
+                self.is_response_due = false;
                 None
             }
             "response.output_audio.delta" => {
@@ -269,14 +290,18 @@ impl LiveProtocol for RealtimeProtocol {
                 Some(LiveResponse::InputTranscription(Transcription { text, finished: true }))
             }
             "input_audio_buffer.speech_started" => {
+                // The server responds when the user has spoken.
+                self.is_response_due = false;
                 std::mem::replace(&mut self.is_responding, false).then_some(LiveResponse::Interrupted)
             }
             "response.done" => return self.end_response(event.response),
             "error" => {
                 let error = event.error.unwrap_or_default();
-                if !error.code.as_deref().is_some_and(|code| HARMLESS_ERRORS.contains(&code)) {
+                let code = error.code.as_deref().unwrap_or_default();
+                if !HARMLESS_ERRORS.contains(&code) {
                     return Err(self.failure(&error));
                 }
+                self.is_response_due |= code == ACTIVE_RESPONSE;
                 tracing::debug!(code = error.code, "a request came too late or too early");
                 None
             }

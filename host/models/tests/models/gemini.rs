@@ -413,7 +413,7 @@ async fn streamed_calls_are_neither_mixed_up_nor_lost() {
         json!([{ "functionCall": { "name": "a", "willContinue": true } }, arg("$.x", json!("1"), false)]),
         json!([{ "functionCall": { "name": "b", "willContinue": true } }, arg("$.x", json!("2"), true)]),
         json!([{ "functionCall": { "name": "c", "args": { "x": "3" } } }]),
-        json!([{ "functionCall": { "name": "d", "willContinue": true } }, arg("$.x[99999999]", json!("4"), true)]),
+        json!([{ "functionCall": { "name": "d", "willContinue": true } }, arg("$.x[99999999]", json!("4"), false)]),
     ])
     .await;
     let expected = json!([
@@ -423,4 +423,26 @@ async fn streamed_calls_are_neither_mixed_up_nor_lost() {
         { "functionCall": { "name": "d", "args": { "x": [] } } },
     ]);
     assert_eq!(Value::Array(calls), expected);
+}
+
+#[tokio::test]
+async fn a_call_whose_arguments_are_cut_off_is_not_made() {
+    let begin = || event(piece(json!([{ "functionCall": { "name": "delete", "willContinue": true } }])));
+    let path = || event(piece(json!([arg("$.path", json!("/home"), true)])));
+    let end = |reason: &str| event(json!({ "candidates": [{ "finishReason": reason }] }));
+    let provider = MockProvider::start([
+        MockResponse::events([begin(), path(), end("MAX_TOKENS")]),
+        MockResponse::events([begin(), path()]),
+        MockResponse::events([begin(), path(), end("STOP")]),
+    ])
+    .await;
+    let model = provider.gemini();
+    let cut_off = deltas(model.as_ref(), user_request("hi")).await;
+    assert_eq!((parts(&cut_off), cut_off[0].finish_reason.as_deref()), (vec![], Some("MAX_TOKENS")));
+    let broken = stream(model.as_ref(), user_request("hi")).await;
+    let error = broken[0].as_ref().unwrap_err();
+    assert_eq!((broken.len(), error.kind), (1, ModelErrorKind::BadResponse));
+    assert_eq!(error.message, "Gemini sent an answer that cannot be read: it ends within the arguments of a tool call");
+    let finished = deltas(model.as_ref(), user_request("hi")).await;
+    assert_eq!(parts(&finished).len(), 1);
 }

@@ -1,6 +1,7 @@
 //! Live connections to Gemini and to OpenAI. A fake server plays a script per connection: the frames that it must
 //! receive, and those that it sends.
 
+mod access_tokens;
 mod realtime;
 
 use std::collections::VecDeque;

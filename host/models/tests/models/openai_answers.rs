@@ -62,6 +62,23 @@ async fn a_refusal_is_text() {
 }
 
 #[tokio::test]
+async fn thoughts_under_both_of_their_names_are_read_once() {
+    let both = json!({ "reasoning": "hm", "reasoning_content": "hm", "content": "Rolling." });
+    let newer = json!({ "reasoning": "hm", "reasoning_content": "", "content": "Rolling." });
+    let older = json!({ "reasoning": "", "reasoning_content": "hm", "content": "Rolling." });
+    for message in [both, newer, older] {
+        let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })).await;
+        let events = [event(chunk(message.clone(), json!("stop")))];
+        let provider = MockProvider::start([MockResponse::events(events)]).await;
+        let streamed = deltas(provider.openai().as_ref(), user_request("hi")).await;
+        for responses in [&[response][..], &streamed[..]] {
+            assert_eq!(texts(responses), ["hm", "Rolling."], "{message}");
+            assert!(parts(responses)[0].thought, "{message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_finish_reason_is_mapped() {
     for (theirs, ours) in
         [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER"), ("function_call", "STOP")]

@@ -10,7 +10,7 @@ use hatchery_core::{
 use hatchery_models::{Connection, GoogleCloud, ModelProviders, Service, Settings};
 use serde_json::json;
 
-use crate::support::{BodyEnd, MockProvider, MockResponse, event, user_request};
+use crate::support::{BodyEnd, MockProvider, MockResponse, call_error, event, user_request};
 
 /// All keys, headers and tokens contain this.
 const SECRET: &str = "s3cret";
@@ -168,5 +168,17 @@ async fn no_secret_is_emitted_whatever_a_provider_answers() {
         let position = text.find(SECRET);
         let context = position.and_then(|at| text.get(at.saturating_sub(200)..(at + 20).min(text.len())));
         assert_eq!(position, None, "{context:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_beginning_of_a_secret_is_left_where_an_error_is_shortened() {
+    let text = format!("{}openai-key is wrong", "x".repeat(495));
+    let error = || json!({ "error": { "message": text } });
+    let answers = [MockResponse::json(error()).status(400), MockResponse::json(error())];
+    let provider = MockProvider::start(answers).await;
+    for start in ["OpenAI answered HTTP 400: ", "OpenAI reports: "] {
+        let error = call_error(provider.openai().as_ref(), user_request("hi"), StreamingMode::Off).await;
+        assert_eq!(error.message, format!("{start}{}[key]…", "x".repeat(495)));
     }
 }

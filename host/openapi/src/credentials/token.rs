@@ -146,7 +146,9 @@ async fn request_token(
     let answer = transport.follow(&post, placement, MAX_ANSWER).await;
     let answer = answer.map_err(|error| failed(format!("the token server: {error}")))?;
     if !answer.status.is_success() {
-        let text = excerpt(String::from_utf8_lossy(&answer.body).trim(), MAX_EXCERPT);
+        // Shortened last, because the beginning of a secret would not be found.
+        let text = redact(String::from_utf8_lossy(&answer.body).into_owned(), &placement.secrets);
+        let text = excerpt(text.trim(), MAX_EXCERPT);
         return Err(failed(format!("the token server answered with the status {}: {text}", answer.status)));
     }
     // The error of the parser may show a part of the token.

@@ -149,3 +149,14 @@ async fn a_redirect_to_another_server_takes_no_credentials_along() {
     assert!(error.contains("it redirects to"), "{error}");
     assert_eq!(other.requests(), Vec::<Value>::new());
 }
+
+#[tokio::test]
+async fn no_beginning_of_a_secret_is_left_where_a_redirect_is_shortened() {
+    let start = format!("http://10.0.0.1/{}", "x".repeat(179));
+    let target = format!("{start}{KEY}");
+    let server = Server::start(move |_| axum::response::Redirect::to(&target).into_response()).await;
+    let mut api = server.api(&operation(json!({})));
+    api.config.credentials = api_key(KeyLocation::Query);
+    let error = api.error("op", json!({})).await;
+    assert!(error.contains(&format!("it redirects to `{start}[hidd…`")), "{error}");
+}

@@ -161,6 +161,55 @@ async fn a_realtime_model_hears_speaks_calls_tools_and_is_interrupted() {
 }
 
 #[tokio::test]
+async fn a_message_during_a_response_is_answered_after_it() {
+    let done = || Step::Send(json!({"type": "response.done", "response": {"status": "completed"}}));
+    let delta = |text: &str| Step::Send(json!({"type": "response.output_text.delta", "delta": text}));
+    let created = || Step::Send(json!({"type": "response.created"}));
+    let message = |text: &str| {
+        item(json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}))
+    };
+    let rest = vec![
+        message("hi"),
+        respond(),
+        created(),
+        delta("hello"),
+        message("and now?"),
+        respond(),
+        Step::Send(json!({"type": "error", "error": {"code": "conversation_already_has_active_response"}})),
+        done(),
+        respond(),
+        created(),
+        delta("now, too"),
+        done(),
+    ];
+    let server = start_realtime(vec![script(begin_realtime(realtime_session()), rest)]).await;
+    let connection = server.connect(empty_request()).await.unwrap();
+    let text = |text: &str| LiveResponse::Content(Content::model(text));
+    connection.send(text_request("hi")).await.unwrap();
+    assert_eq!(received(&*connection, 1).await, [text("hello")]);
+    connection.send(text_request("and now?")).await.unwrap();
+    let rest = received(&*connection, 3).await;
+    assert_eq!(rest, [LiveResponse::TurnComplete, text("now, too"), LiveResponse::TurnComplete]);
+    server.check().await;
+}
+
+#[tokio::test]
+async fn a_call_that_the_limit_of_tokens_cuts_off_is_not_made_and_the_conversation_goes_on() {
+    let done = |status: &str| {
+        let call = json!({"type": "function_call", "call_id": "c1", "name": "roll_die", "arguments": "{\"sides\":"});
+        Step::Send(json!({"type": "response.done", "response": {"status": status, "output": [call]}}))
+    };
+    let server =
+        start_realtime(vec![script(begin_realtime(realtime_session()), vec![done("incomplete"), done("completed")])])
+            .await;
+    let connection = server.connect(empty_request()).await.unwrap();
+    assert_eq!(received(&*connection, 1).await, [LiveResponse::TurnComplete]);
+    let error = receive(&*connection).await.unwrap().unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::BadResponse);
+    server.check().await;
+}
+
+#[tokio::test]
 async fn a_realtime_model_is_not_called_and_its_refusals_are_reported() {
     let error = json!({"type": "error", "error": {"code": "invalid_api_key", "message": "no such key"}});
     let server = start_realtime(vec![vec![
