@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Agent, CallContext, Content, Event, FunctionDeclaration, JsonMap, ModelErrorKind, RunError, RunService, RunState,
-    Services, SessionKey, StoredRun, Tool, ToolError,
+    RunTransition, Services, SessionKey, StoredRun, Tool, ToolError,
 };
 use hatchery_engine::{App, AppSettings, RunRequest, RunUpdate, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -415,6 +415,19 @@ async fn a_background_run_fails_after_ten_attempts() {
     let failure = stored(&app, "r1").await.failure.unwrap();
     assert_eq!(failure.code, "RUN_GIVEN_UP");
     assert_eq!(failure.message, "the run was given up after 10 attempts: its host died in each of them");
+}
+
+#[tokio::test]
+async fn the_answers_to_a_background_run_are_no_attempts() {
+    let (app, _) = held_app().await;
+    let run = StoredRun { is_background: true, ..StoredRun::new(key(), "r1", 0) };
+    runs(&app).add(&run).await.unwrap();
+    // The run waits for ten answers, and its host dies after the last one.
+    for transition in [RunTransition::Start, RunTransition::Wait].into_iter().cycle().take(21) {
+        runs(&app).change(&key(), "r1", None, &transition).await.unwrap();
+    }
+    let interrupted = app.runner.interrupted_runs(&apps(), 10).await.unwrap();
+    assert_eq!(interrupted.iter().map(|run| (&*run.id, run.attempts)).collect::<Vec<_>>(), [("r1", 1)]);
 }
 
 #[tokio::test]
