@@ -93,10 +93,10 @@ impl OpenRun {
             Err(error) => {
                 self.span.set_error(&error);
                 self.run.plugins.on_run_error(&self.cx, &error).await;
-                let is_reported = report(&self.run, &self.log, &error).await;
+                let has_ended = report(&self.run, &self.log, &error).await;
                 let transition = match &error {
                     RunError::Cancelled => self.is_cancel_requested().then_some(RunTransition::Cancel),
-                    error => is_reported.then(|| RunTransition::Fail(RunFailure::new(error))),
+                    error => has_ended.then(|| RunTransition::Fail(RunFailure::new(error))),
                 };
                 (Err(error), transition)
             }
@@ -374,7 +374,7 @@ fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Even
 }
 
 /// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
-/// Returns true if the session has it.
+/// Returns true if the run has ended: the session has the report, or may have no more events.
 async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     let invocation = &run.invocation;
     // A turn that was taken over can store nothing.
@@ -393,11 +393,9 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
         error_message: Some(error.client_message()),
         ..EventData::default()
     });
-    if let Err(failure) = log.append_failure(event).await {
-        tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
-        return false;
-    }
-    true
+    let Err(failure) = log.append_failure(event).await else { return true };
+    tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
+    matches!(failure, RunError::Store(StoreError::QuotaExceeded { .. }))
 }
 
 /// Converts a panic in native code to an error, so that the client gets a response and the session is unlocked.

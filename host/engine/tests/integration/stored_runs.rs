@@ -11,6 +11,7 @@ use hatchery_core::{
 };
 use hatchery_engine::{App, AppSettings, RunRequest, RunUpdate, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::{AppQuotas, Quota, Quotas};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -142,6 +143,17 @@ async fn a_failed_run_is_stored_with_its_error_and_may_be_tried_again() {
     assert_eq!(briefs(&events), ["root: now"]);
     let run = stored(&app, "r1").await;
     assert_eq!((run.state, run.attempts, run.failure), (RunState::Done, 2, None));
+}
+
+#[tokio::test]
+async fn a_run_whose_failure_fits_into_no_quota_has_failed() {
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("hello"))).await;
+    // The message of the user is the only event.
+    let quotas = AppQuotas::from(Quotas::default().with(Quota::SessionEvents, 1));
+    app.runner = Runner::new(quotas.enforce(app.runner.services().clone()));
+    assert_eq!(collect(&app, with_id("r1")).await.unwrap_err().code(), "QUOTA_EXCEEDED");
+    let (events, _, run) = follow(&app, "r1", 0).await;
+    assert_eq!((events, run.state, run.failure.unwrap().code), (Vec::new(), RunState::Failed, "QUOTA_EXCEEDED".into()));
 }
 
 #[tokio::test]
