@@ -151,6 +151,7 @@ impl RunnerInner {
         let CachedSession { session, views, bytes, last_turn } = cached;
         let events_before = session.events.len();
         let journal = plan.journal.clone();
+        let interrupted = plan.resumed.as_ref().filter(|_| plan.message.is_none()).map(ResumedRun::first_message);
         let (mut open, input, resumed) = self.open_run(key, turn, plan, lease, session, views);
         let result = self.execute_open(&open, lease, input, resumed).await;
         let (result, transition) = open.conclude(result).await;
@@ -166,7 +167,8 @@ impl RunnerInner {
             run.compact_after_run();
         }
         if !lease.is_lost() && run.app.settings.memory_addition == MemoryAddition::AfterRun {
-            remember(invocation, &new_events).await;
+            let unknown = events_to_remember(&session.events, events_before, interrupted, &invocation.id);
+            remember(invocation, &unknown).await;
         }
         let bytes = bytes + json_bytes(&new_events);
         self.queue.record_size(&session.key, session.events.len(), bytes);
@@ -354,6 +356,20 @@ fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
     let has_open_calls =
         || has_open_calls(&invocation.events().skip(first_event), &invocation.id, &Verifier::of(invocation));
     !run.app.settings.resumable && !invocation.is_ended() && has_open_calls()
+}
+
+/// Returns the events that the memory may not have: those from `new` on, and those of a run whose earlier turn was
+/// interrupted, which are at its first message, `interrupted`, or later.
+fn events_to_remember(
+    events: &Vector<Arc<Event>>,
+    new: usize,
+    interrupted: Option<usize>,
+    run: &str,
+) -> Vector<Arc<Event>> {
+    let start = interrupted.unwrap_or(new);
+    let unknown =
+        (start..).zip(events.skip(start)).filter(|(index, event)| *index >= new || event.invocation_id == run);
+    unknown.map(|(_, event)| event).collect()
 }
 
 /// Adds the events of a run to the user's memory. A failure does not concern the client: it is logged.
