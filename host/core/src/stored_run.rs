@@ -122,7 +122,7 @@ pub struct StoredRun {
     pub is_background: bool,
     /// True once the cancellation of the run was requested.
     pub is_cancel_requested: bool,
-    /// Number of times that the run was begun or continued.
+    /// Number of times that the run was begun or continued; since the newest answer, if it has waited for one.
     pub attempts: u32,
     /// The session's revision before the run.
     pub first_revision: u64,
@@ -182,7 +182,11 @@ impl StoredRun {
             RunTransition::Fail(failure) => Some(failure.clone()),
             _ => None,
         };
-        self.attempts = self.attempts.saturating_add(u32::from(state == Running));
+        if state == Running {
+            // A run that gets an answer has reached its wait, so its earlier interruptions no longer count.
+            let earlier = if matches!(self.state, Waiting | Done) { 0 } else { self.attempts };
+            self.attempts = earlier.saturating_add(1);
+        }
         self.is_cancel_requested &= state != Done && state != Failed;
         if !state.is_active() {
             self.request = None;
@@ -317,7 +321,10 @@ mod tests {
                 prop_assert!(before.state != RunState::Cancelled || run == before, "a cancelled run stays so");
                 prop_assert_eq!(run.failure.is_some(), run.state == RunState::Failed);
                 prop_assert!(run.request.is_none() || run.state.is_active());
-                prop_assert_eq!(run.attempts > before.attempts, run.state == RunState::Running && transition == RunTransition::Start);
+                let begins = run.state == RunState::Running && transition == RunTransition::Start;
+                let has_answer = matches!(before.state, RunState::Waiting | RunState::Done);
+                let earlier = if begins && has_answer { 0 } else { before.attempts };
+                prop_assert_eq!(run.attempts, earlier + u32::from(begins));
                 if before.state != run.state {
                     prop_assert!(run.updated > before.updated);
                     prop_assert!(run.state != RunState::Accepted, "nothing leads back to the beginning");

@@ -113,6 +113,11 @@ impl ResumedRun {
         Some(Self { invocation_id: invocation_id.into(), first_message: events.iter().position(begins_run)? })
     }
 
+    /// Returns the position of the message that began the run.
+    pub(super) fn first_message(&self) -> usize {
+        self.first_message
+    }
+
     /// Returns the events up to the message that began the run.
     pub(super) fn events_before_agents(&self, events: &Vector<Arc<Event>>) -> Vector<Arc<Event>> {
         events.take(self.first_message + 1)

@@ -21,18 +21,23 @@ impl Runner {
     /// Sessions that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors
-    /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention.
+    /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The error
+    /// of a session is returned once the other sessions are deleted.
     pub async fn delete_expired(
         &self,
         app: &str,
         rule: &ExpiryRule,
         keeps_artifacts: bool,
     ) -> Result<usize, StoreError> {
-        let mut deleted = 0;
+        let (mut deleted, mut failure) = (0, None);
         for session in self.services().sessions.list_expired(app, rule, MAX_DELETIONS).await? {
-            deleted += usize::from(self.delete_if_unused(&session, keeps_artifacts).await?);
+            match self.delete_if_unused(&session, keeps_artifacts).await {
+                Ok(is_deleted) => deleted += usize::from(is_deleted),
+                // The next search finds the session first again, so stopping here would keep all sessions after it.
+                Err(error) => failure = failure.or(Some(error)),
+            }
         }
-        Ok(deleted)
+        failure.map_or(Ok(deleted), Err)
     }
 
     /// Deletes a session, unless it is in use or has a new event. Returns true if it was deleted.

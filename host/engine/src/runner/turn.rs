@@ -93,10 +93,10 @@ impl OpenRun {
             Err(error) => {
                 self.span.set_error(&error);
                 self.run.plugins.on_run_error(&self.cx, &error).await;
-                let is_reported = report(&self.run, &self.log, &error).await;
+                let has_ended = report(&self.run, &self.log, &error).await;
                 let transition = match &error {
                     RunError::Cancelled => self.is_cancel_requested().then_some(RunTransition::Cancel),
-                    error => is_reported.then(|| RunTransition::Fail(RunFailure::new(error))),
+                    error => has_ended.then(|| RunTransition::Fail(RunFailure::new(error))),
                 };
                 (Err(error), transition)
             }
@@ -151,6 +151,7 @@ impl RunnerInner {
         let CachedSession { session, views, bytes, last_turn } = cached;
         let events_before = session.events.len();
         let journal = plan.journal.clone();
+        let interrupted = plan.resumed.as_ref().filter(|_| plan.message.is_none()).map(ResumedRun::first_message);
         let (mut open, input, resumed) = self.open_run(key, turn, plan, lease, session, views);
         let result = self.execute_open(&open, lease, input, resumed).await;
         let (result, transition) = open.conclude(result).await;
@@ -166,7 +167,8 @@ impl RunnerInner {
             run.compact_after_run();
         }
         if !lease.is_lost() && run.app.settings.memory_addition == MemoryAddition::AfterRun {
-            remember(invocation, &new_events).await;
+            let unknown = events_to_remember(&session.events, events_before, interrupted, &invocation.id);
+            remember(invocation, &unknown).await;
         }
         let bytes = bytes + json_bytes(&new_events);
         self.queue.record_size(&session.key, session.events.len(), bytes);
@@ -356,6 +358,20 @@ fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
     !run.app.settings.resumable && !invocation.is_ended() && has_open_calls()
 }
 
+/// Returns the events that the memory may not have: those from `new` on, and those of a run whose earlier turn was
+/// interrupted, which are at its first message, `interrupted`, or later.
+fn events_to_remember(
+    events: &Vector<Arc<Event>>,
+    new: usize,
+    interrupted: Option<usize>,
+    run: &str,
+) -> Vector<Arc<Event>> {
+    let start = interrupted.unwrap_or(new);
+    let unknown =
+        (start..).zip(events.skip(start)).filter(|(index, event)| *index >= new || event.invocation_id == run);
+    unknown.map(|(_, event)| event).collect()
+}
+
 /// Adds the events of a run to the user's memory. A failure does not concern the client: it is logged.
 async fn remember(invocation: &Invocation, events: &Vector<Arc<Event>>) {
     let events: Vec<_> = events.iter().filter(|event| event.content.is_some()).cloned().collect();
@@ -374,7 +390,7 @@ fn up_to(events: Vector<Arc<Event>>, message: Option<&Event>) -> Vector<Arc<Even
 }
 
 /// Appends a failure to the session, where the client and later readers find it, unless an event reports it already.
-/// Returns true if the session has it.
+/// Returns true if the run has ended: the session has the report, or may have no more events.
 async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     let invocation = &run.invocation;
     // A turn that was taken over can store nothing.
@@ -393,11 +409,9 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
         error_message: Some(error.client_message()),
         ..EventData::default()
     });
-    if let Err(failure) = log.append_failure(event).await {
-        tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
-        return false;
-    }
-    true
+    let Err(failure) = log.append_failure(event).await else { return true };
+    tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
+    matches!(failure, RunError::Store(StoreError::QuotaExceeded { .. }))
 }
 
 /// Converts a panic in native code to an error, so that the client gets a response and the session is unlocked.

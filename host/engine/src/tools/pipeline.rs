@@ -168,13 +168,18 @@ impl ToolPipeline {
         let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
         let has_requested_credential = !std::mem::take(&mut actions.requested_auth_configs).is_empty();
         code_cx.actions().merge_concurrent(actions.clone(), &before);
-        if has_requested_confirmation {
-            return Err(needs_person(name));
-        }
-        if has_requested_credential {
-            return Err(needs_credential(name));
-        }
-        transfer.map_err(ToolError::Recoverable)?;
+        let refusal = if has_requested_confirmation {
+            Some(needs_person(name))
+        } else if has_requested_credential {
+            Some(needs_credential(name))
+        } else {
+            transfer.err().map(ToolError::Recoverable)
+        };
+        // Recorded as any other result, because the tool has run.
+        let result = match (result, refusal) {
+            (Ok(_), Some(refusal)) => Ok(Outcome::Failed(refusal)),
+            (result, _) => result,
+        };
         let completed = match &result {
             Ok(Outcome::Completed(result)) => Some(Ok(result.clone())),
             Ok(Outcome::Pending) => Some(Ok(Value::Null)),

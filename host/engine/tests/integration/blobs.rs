@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use hatchery_core::{Blob, CallContext, Callback, Content, Event, HookPoint, Part, PartData, Plugin, RunError};
 use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::Scripted;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::*;
 
@@ -41,6 +41,23 @@ async fn a_file_is_saved_and_only_named_in_the_session() {
     let saved = app.runner.services().artifacts.load(&key, &name, None).await.unwrap();
     assert_eq!(saved, Some(picture()));
     assert_eq!(model.requests()[0].contents[0], *event.content.as_ref().unwrap());
+}
+
+#[tokio::test]
+async fn a_file_in_an_answer_does_not_replace_the_file_in_the_first_message_of_the_run() {
+    let orders = Arc::default();
+    let mut app = saving(ordering_agent(&orders, Value::Null, &["arrived"])).await;
+    app.resumable();
+    let first = stored(&app).await;
+    let call = app.session().await.events[1].function_calls().next().unwrap().id.clone().unwrap();
+    let mut answer = tool_response(&call, "order", json!({"ok": true}));
+    answer.parts.push(picture());
+    assert_eq!(briefs(&app.send(answer).await), ["orders: arrived"]);
+    let session = app.session().await;
+    let last = session.events.iter().rfind(|event| event.author == "user" && event.content.is_some()).unwrap();
+    assert_eq!(last.invocation_id, first.invocation_id);
+    assert_eq!(json!(first.actions.artifact_delta), json!({ format!("artifact_{}_1", first.invocation_id): 0 }));
+    assert_eq!(json!(last.actions.artifact_delta), json!({ format!("artifact_{}_1.1", first.invocation_id): 0 }));
 }
 
 #[tokio::test]

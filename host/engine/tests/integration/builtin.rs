@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, Blob, Content, EventWindow, Example, MemoryEntry, MemoryService, PartData, Services, Session, SessionKey,
-    StoreError, Tool,
+    Agent, Blob, Content, EventWindow, Example, JsonMap, MemoryEntry, MemoryService, PartData, Services, Session,
+    SessionKey, StoreError, Tool,
 };
 use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
-use hatchery_engine::{AgentTool, App, AppSettings, MemoryAddition, Runner};
+use hatchery_engine::{AgentTool, App, AppSettings, MemoryAddition, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -353,6 +353,27 @@ async fn a_run_is_remembered_after_its_end_if_the_app_says_so() {
     assert!(remembered(&app(MemoryAddition::Never).await).await.is_empty());
     let expected = ["It has a bell.", "My bicycle is red.", "noted"].map(String::from);
     assert_eq!(remembered(&app(MemoryAddition::AfterRun).await).await, BTreeSet::from(expected));
+}
+
+#[tokio::test]
+async fn the_events_before_an_interruption_are_remembered_with_the_rest_of_the_run() {
+    let settings = AppSettings { memory_addition: MemoryAddition::AfterRun, ..AppSettings::default() };
+    let root = llm("root", Scripted::new().default_reply("noted"));
+    let app = Arc::new(App::new("app", root).unwrap().with_settings(settings));
+    let stores = services();
+    let key = stores.sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
+    // The host dies after the message of the user, and adds nothing to the memory.
+    let sessions = Arc::new(CrashingSessions::new(stores.sessions.clone(), 1));
+    let first = Runner::new(Services { sessions, memory: services().memory, ..stores.clone() });
+    let request = RunRequest::new(USER, SESSION, Content::user("My bicycle is red."));
+    first.run(app.clone(), request).await.unwrap().collect().await.unwrap_err();
+    first.drain().await;
+    let stored = stores.sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    let resume = RunRequest::resume(USER, SESSION, stored.events[0].invocation_id.clone());
+    Runner::new(stores.clone()).run(app, resume).await.unwrap().collect().await.unwrap();
+    let found = stores.memory.search("app", USER, "bicycle noted").await.unwrap();
+    let texts: BTreeSet<_> = found.iter().map(|entry| entry.content.text()).collect();
+    assert_eq!(texts, BTreeSet::from(["My bicycle is red.", "noted"].map(String::from)));
 }
 
 /// Returns the texts that the user's memory has of two runs.

@@ -267,6 +267,34 @@ async fn tools_and_models_that_code_has_called_are_not_called_again() {
     assert_eq!(session.state.get("called_a"), Some(&json!(2)));
 }
 
+/// Calls a tool that transfers, which the code may not do, then the slow tool.
+struct Transfers;
+
+#[async_trait]
+impl CustomAgent for Transfers {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let host = cx.call.host()?;
+        let refusal = host.call_tool(&cx.call, "transfers", JsonMap::new()).await.unwrap_err();
+        host.call_tool(&cx.call, "slow", JsonMap::new()).await?;
+        cx.say(refusal.to_string()).await.map(|_| ())
+    }
+}
+
+#[tokio::test]
+async fn a_call_by_code_whose_request_was_refused_is_not_made_again() {
+    let (calls, slow) = (Arc::new(AtomicUsize::new(0)), Interrupted::new());
+    let counted = calls.clone();
+    let transfers = tool("transfers", move |_, cx| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        cx.actions().transfer_to_agent = Some("nobody".into());
+        Ok(json!(null))
+    });
+    let spec = CustomAgentSpec { code: Arc::new(Transfers), model: None, tools: vec![transfers, slow.clone()] };
+    let (events, _) = take_over(Agent::new("root", "", AgentKind::Custom(spec)), &slow, 0).await;
+    assert!(brief(&events[0]).contains("cannot transfer to `nobody`"), "{:?}", briefs(&events));
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
 /// Calls `a`, as the code of a tool.
 struct Nested(Arc<FunctionDeclaration>, Arc<AtomicUsize>);
 

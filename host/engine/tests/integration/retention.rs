@@ -58,3 +58,18 @@ async fn a_session_whose_artifacts_cannot_be_deleted_stays_until_they_can() {
     assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none());
     assert!(artifacts.list(&key).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_session_that_cannot_be_deleted_does_not_keep_the_others() {
+    let artifacts = Arc::new(FailingArtifacts { inner: MemoryArtifacts::new(), failures: AtomicUsize::new(1) });
+    let runner = Runner::new(Services { artifacts: artifacts.clone(), ..services() });
+    let sessions = &runner.services().sessions;
+    for id in ["first", "second", "third"] {
+        let key = sessions.create("app", USER, Some(id), JsonMap::new()).await.unwrap().key;
+        artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
+    }
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    let error = runner.delete_expired("app", &rule, false).await.unwrap_err();
+    assert!(matches!(error, StoreError::Backend { .. }), "{error}");
+    assert_eq!(sessions.list("app", USER).await.unwrap().len(), 1);
+}

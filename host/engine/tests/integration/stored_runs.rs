@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Agent, CallContext, Content, Event, FunctionDeclaration, JsonMap, ModelErrorKind, RunError, RunService, RunState,
-    Services, SessionKey, StoredRun, Tool, ToolError,
+    RunTransition, Services, SessionKey, StoredRun, Tool, ToolError,
 };
 use hatchery_engine::{App, AppSettings, RunRequest, RunUpdate, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
+use hatchery_stores::{AppQuotas, Quota, Quotas};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -142,6 +143,17 @@ async fn a_failed_run_is_stored_with_its_error_and_may_be_tried_again() {
     assert_eq!(briefs(&events), ["root: now"]);
     let run = stored(&app, "r1").await;
     assert_eq!((run.state, run.attempts, run.failure), (RunState::Done, 2, None));
+}
+
+#[tokio::test]
+async fn a_run_whose_failure_fits_into_no_quota_has_failed() {
+    let mut app = Harness::new(llm("root", Scripted::new().default_reply("hello"))).await;
+    // The message of the user is the only event.
+    let quotas = AppQuotas::from(Quotas::default().with(Quota::SessionEvents, 1));
+    app.runner = Runner::new(quotas.enforce(app.runner.services().clone()));
+    assert_eq!(collect(&app, with_id("r1")).await.unwrap_err().code(), "QUOTA_EXCEEDED");
+    let (events, _, run) = follow(&app, "r1", 0).await;
+    assert_eq!((events, run.state, run.failure.unwrap().code), (Vec::new(), RunState::Failed, "QUOTA_EXCEEDED".into()));
 }
 
 #[tokio::test]
@@ -415,6 +427,19 @@ async fn a_background_run_fails_after_ten_attempts() {
     let failure = stored(&app, "r1").await.failure.unwrap();
     assert_eq!(failure.code, "RUN_GIVEN_UP");
     assert_eq!(failure.message, "the run was given up after 10 attempts: its host died in each of them");
+}
+
+#[tokio::test]
+async fn the_answers_to_a_background_run_are_no_attempts() {
+    let (app, _) = held_app().await;
+    let run = StoredRun { is_background: true, ..StoredRun::new(key(), "r1", 0) };
+    runs(&app).add(&run).await.unwrap();
+    // The run waits for ten answers, and its host dies after the last one.
+    for transition in [RunTransition::Start, RunTransition::Wait].into_iter().cycle().take(21) {
+        runs(&app).change(&key(), "r1", None, &transition).await.unwrap();
+    }
+    let interrupted = app.runner.interrupted_runs(&apps(), 10).await.unwrap();
+    assert_eq!(interrupted.iter().map(|run| (&*run.id, run.attempts)).collect::<Vec<_>>(), [("r1", 1)]);
 }
 
 #[tokio::test]

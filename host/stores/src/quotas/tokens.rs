@@ -1,7 +1,7 @@
 //! The tokens that users have used today. The stored events have them; what is read once a day is updated as
 //! events are appended.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
@@ -64,6 +64,8 @@ impl DailyTokens {
         let day = today();
         let midnight = Timestamp::from_micros(day * DAY);
         let (mut tokens, mut after) = (0_u64, None);
+        // A fork has copies of the events of another session.
+        let mut counted: HashSet<String> = HashSet::new();
         loop {
             let page = sessions.list_page(&key.app, &key.user, after.as_ref(), PAGE_SIZE).await?;
             // The last updated come first.
@@ -73,7 +75,11 @@ impl DailyTokens {
                 page.sessions.iter().take_while(is_today).map(|session| session.key.clone()).collect();
             for key in &of_today {
                 let Some(session) = sessions.get(key, EventWindow::Since(midnight)).await? else { continue };
-                tokens = session.events.iter().fold(tokens, |sum, event| sum.saturating_add(tokens_of(event)));
+                for event in session.events.iter().filter(|event| tokens_of(event) > 0) {
+                    if counted.insert(event.id.clone()) {
+                        tokens = tokens.saturating_add(tokens_of(event));
+                    }
+                }
             }
             after = page.next.filter(|_| of_today.len() == count);
             if after.is_none() {

@@ -34,12 +34,15 @@ pub(super) fn passages(text: &str) -> Vec<Lines> {
                 continue;
             }
         }
+        // The last line in the current passage.
+        let mut last_line = number - 1;
         for piece in pieces(line) {
             if !current.is_empty() && current.len() + piece.len() > MAX {
-                end(&mut current, first_line, number);
+                end(&mut current, first_line, last_line);
                 first_line = number;
             }
             current.push_str(piece);
+            last_line = number;
         }
         current.push('\n');
     }
@@ -77,6 +80,12 @@ mod tests {
         let paragraph = "word ".repeat(150);
         let text = format!("{paragraph}\n\n{paragraph}\n\n{paragraph}\n");
         assert_eq!(lines(&text), [(1, 3, 1501), (5, 5, 749)]);
+    }
+
+    #[test]
+    fn a_passage_ends_before_a_line_that_does_not_fit() {
+        let text = format!("{}\n{}\nend\n", "a".repeat(600), "b".repeat(1500));
+        assert_eq!(lines(&text), [(1, 1, 600), (2, 3, 1504)]);
     }
 
     #[test]

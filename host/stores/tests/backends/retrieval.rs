@@ -63,6 +63,16 @@ async fn the_best_passages_come_first_with_their_lines() {
 }
 
 #[tokio::test]
+async fn a_passage_has_only_the_lines_of_its_text() {
+    let text = format!("ferry {}\n{}\n", "a".repeat(600), "b".repeat(1500));
+    let fixture = Fixture::new(&[("a.md", &text)]);
+    let found = fixture.index.search("ferry", 10).await.unwrap();
+    let lines: Vec<_> =
+        found.iter().map(|passage| (passage.first_line, passage.last_line, passage.text.len())).collect();
+    assert_eq!(lines, [(1, 1, 606)]);
+}
+
+#[tokio::test]
 async fn forms_of_english_words_and_parts_of_unspaced_texts_are_found() {
     let fixture = Fixture::new(&[("a.md", "She was travelling."), ("b.md", "東京都に住んでいます")]);
     assert_eq!(fixture.sources("travels").await, ["a.md"]);

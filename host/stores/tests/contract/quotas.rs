@@ -36,6 +36,7 @@ every_backend!(
         versions_of_artifacts_are_counted_for_session_and_user,
         a_stream_that_exceeds_a_quota_is_not_stored,
         active_runs_and_tokens_of_a_day_are_limited,
+        the_tokens_of_a_fork_are_not_used_again,
         long_names_and_control_characters_are_rejected,
     ],
     memory(_folder) => Backend {
@@ -379,6 +380,19 @@ async fn active_runs_and_tokens_of_a_day_are_limited(backend: &Backend) {
     assert_eq!(exceeded(others.admit_run(&ann, 1).await), "quotas.user_tokens_per_day");
     others.admit_run(&bob, 1).await.unwrap();
     backend.sessions([]).admit_run(&ann, 1000).await.unwrap();
+}
+
+async fn the_tokens_of_a_fork_are_not_used_again(backend: &Backend) {
+    let quotas = || [(Quota::UserTokensPerDay, 100)];
+    let (sessions, key) = (backend.sessions(quotas()), SessionKey::new("app", "ann", "s"));
+    create(&sessions, "ann", "s").await;
+    let usage = UsageMetadata { total_token_count: Some(60), ..UsageMetadata::default() };
+    let usage_metadata = Some(usage.into());
+    let event = Event::new(EventData { author: "a".into(), usage_metadata, ..EventData::default() });
+    sessions.append(&key, &event).await.unwrap();
+    sessions.fork(&key, 1, None).await.unwrap();
+    // Another process counts what is stored.
+    backend.sessions(quotas()).admit_run(&key, 1).await.unwrap();
 }
 
 async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
