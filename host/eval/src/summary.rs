@@ -58,8 +58,12 @@ pub fn summarize(result: &EvalSetResult) -> Vec<CaseSummary> {
 fn summarize_case(id: &str, runs: &[&EvalCaseResult]) -> CaseSummary {
     let count = runs.first().map_or(0, |run| run.overall_eval_metric_results.len());
     let metrics: Vec<_> = (0..count).filter_map(|index| summarize_metric(index, runs)).collect();
-    let mut errors: Vec<String> = runs.iter().filter_map(|run| run.error_message.clone()).collect();
-    errors.dedup();
+    let mut errors: Vec<String> = Vec::new();
+    for error in runs.iter().filter_map(|run| run.error_message.as_ref()) {
+        if !errors.contains(error) {
+            errors.push(error.clone());
+        }
+    }
     let eval_status = if errors.is_empty() {
         EvalStatus::all(metrics.iter().map(|metric| metric.eval_status))
     } else {

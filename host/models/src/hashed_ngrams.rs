@@ -1,6 +1,6 @@
 //! A local embedder without a model: feature hashing of character n-grams.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use hatchery_core::{Embedder, ModelError};
@@ -30,7 +30,8 @@ impl Embedder for HashedNgrams {
 }
 
 fn embed(text: &str) -> Vec<f32> {
-    let mut counts: HashMap<u64, f32> = HashMap::new();
+    // In the order of hashes, because sums of floats depend on the order.
+    let mut counts: BTreeMap<u64, f32> = BTreeMap::new();
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let marked: Vec<char> = std::iter::once(' ').chain(word.to_lowercase().chars()).chain([' ']).collect();
         for size in SIZES {
@@ -78,6 +79,13 @@ mod tests {
             assert!((similarity(text, text) - 1.0).abs() < 1e-5, "{text}");
         }
         assert_eq!(embed("?!"), vec![0.0; DIMENSIONS]);
+    }
+
+    #[test]
+    fn equal_texts_have_equal_vectors() {
+        let text: String = (0..500).map(|number| format!("lamp{number} attic{number} ")).collect();
+        let vector = embed(&text);
+        assert!((0..20).all(|_| embed(&text) == vector));
     }
 
     #[test]

@@ -16,7 +16,8 @@ use hatchery_core::{
 use hatchery_engine::build::{custom, function_tool, llm};
 use hatchery_engine::{App, RunRequest, Runner};
 use hatchery_eval::{
-    EvalCase, EvalError, EvalRequest, EvalSet, EvalStatus, EvalStore, Evaluations, Metric, Progress, summarize,
+    EvalCase, EvalCaseResult, EvalError, EvalRequest, EvalSet, EvalStatus, EvalStore, Evaluations, Metric, Progress,
+    summarize,
 };
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -271,6 +272,20 @@ async fn a_failed_run_fails_its_case_only() {
     assert_eq!((works.final_eval_status, &works.error_message), (EvalStatus::Passed, &None));
     assert_eq!(empty.error_message.as_deref(), Some("the case has no conversation"));
     assert_eq!(summarize(&result)[0].eval_status, EvalStatus::Failed);
+}
+
+#[tokio::test]
+async fn a_summary_has_each_error_once() {
+    let model = Arc::new(Scripted::new().default_reply(Reply::text("ok")));
+    let app = app_of(llm("answers").model_instance("scripted", model).build().unwrap());
+    let evaluations = evaluations();
+    let cases = json!([{"evalId": "fails", "conversation": [turn("Go", json!([]), Some("ok"))]}]);
+    evaluations.create_set(&app, set(cases)).await.unwrap();
+    let mut result = evaluations.run(&app, request()).await.unwrap();
+    let run = result.eval_case_results[0].clone();
+    let failed = |error: &str| EvalCaseResult { error_message: Some(error.into()), ..run.clone() };
+    result.eval_case_results = ["late", "cold", "late"].map(failed).to_vec();
+    assert_eq!(summarize(&result)[0].errors, ["late", "cold"]);
 }
 
 /// Waits for the end of its run, and reports it.
