@@ -86,6 +86,22 @@ async fn eval_prints_json_and_runs_single_cases_with_other_criteria() -> Result<
 }
 
 #[tokio::test]
+async fn a_case_is_run_in_the_sets_that_have_it() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    folder.write("dice/wrong.evalset.json", failing_set().to_string())?;
+    let output = hatchery(&folder.served(), &["eval", "dice", "--case", "impossible_die", "--json"]).await?;
+    ensure!(output.success, "{}", output.stderr);
+    let json = output.json()?;
+    assert_eq!((&json["passed"], &json["failed"]), (&json!(1), &json!(0)));
+    let sets = json["sets"].as_array().context("sets")?;
+    assert_eq!(sets.iter().map(|set| &set["result"]["evalSetId"]).collect::<Vec<_>>(), ["rolls"]);
+    let output = hatchery(&folder.served(), &["eval", "dice", "--case", "impossible_die", "--case", "x"]).await?;
+    let message = "eval case not found: x; it is in none of the sets rolls, wrong";
+    ensure!(!output.success && output.stderr.contains(message), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn eval_names_what_does_not_exist() -> Result<()> {
     let folder = Folder::of_samples()?;
     for (args, message) in [

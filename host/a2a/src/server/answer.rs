@@ -18,8 +18,11 @@ use crate::error::ErrorKind;
 /// The body of a response.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Time for which clients may cache a card.
-const CARD_LIFETIME: &str = "public, max-age=60";
+/// How long clients, and the proxies before the host, may keep a card.
+const PUBLIC_CARD: &str = "public, max-age=60";
+
+/// How long clients may keep a card that needs credentials. A proxy would send it to others.
+const PRIVATE_CARD: &str = "private, max-age=60";
 
 fn with_status(status: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
@@ -68,7 +71,8 @@ pub(super) fn events(values: BoxStream<'static, Value>, keep_alive: Duration) ->
 }
 
 /// Returns a card with a hash of it and the time of its last change, or only these if the client has the same card.
-pub(super) fn card(card: &Value, changed: SystemTime, request: &HeaderMap) -> Response<Body> {
+/// `is_public` is true if everybody may read it.
+pub(super) fn card(card: &Value, changed: SystemTime, request: &HeaderMap, is_public: bool) -> Response<Body> {
     let text = card.to_string();
     let hash: String = Sha256::digest(text.as_bytes()).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     let etag = format!("\"{hash}\"");
@@ -84,7 +88,7 @@ pub(super) fn card(card: &Value, changed: SystemTime, request: &HeaderMap) -> Re
     if let Ok(changed) = HeaderValue::from_str(&httpdate::fmt_http_date(changed)) {
         headers.insert(LAST_MODIFIED, changed);
     }
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static(CARD_LIFETIME));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(if is_public { PUBLIC_CARD } else { PRIVATE_CARD }));
     response
 }
 

@@ -74,7 +74,8 @@ impl A2aEndpoint {
 
     fn card_of(&self, app: &App, headers: &HeaderMap) -> Response<Body> {
         let url = card_url(&self.base_url(headers), app);
-        answer::card(&self.service.card(app, &url).to_json(), self.service.card_changed(app), headers)
+        let (card, changed) = (self.service.card(app, &url).to_json(), self.service.card_changed(app));
+        answer::card(&card, changed, headers, !self.service.settings().has_authentication)
     }
 
     /// Returns the part of a client's URLs before `/a2a`.

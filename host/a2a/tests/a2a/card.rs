@@ -56,6 +56,18 @@ async fn a_client_keeps_its_card_until_the_content_changes() {
 }
 
 #[tokio::test]
+async fn a_proxy_keeps_only_cards_that_need_no_credentials() {
+    for (has_authentication, expected) in [(false, "public, max-age=60"), (true, "private, max-age=60")] {
+        let settings = ServerSettings { has_authentication, ..ServerSettings::default() };
+        let server = Server::new(Options { settings, ..Options::default() });
+        let (headers, ..) = card(&server, None).await;
+        assert_eq!(header(&headers, "cache-control"), expected);
+        let known = header(&headers, "etag");
+        assert_eq!(header(&card(&server, Some(("if-none-match", known))).await.0, "cache-control"), expected);
+    }
+}
+
+#[tokio::test]
 async fn the_hash_decides_for_a_client_that_sends_both() {
     let server = Server::new(Options::default());
     let modified = header(&card(&server, None).await.0, "last-modified").to_owned();

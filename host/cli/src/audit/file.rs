@@ -42,22 +42,29 @@ impl RotatingFile {
         Ok(())
     }
 
+    /// Begins a new file. Rotated files stay as they are if another program has moved or removed the current one.
     fn rotate(&mut self) -> io::Result<()> {
-        let numbered = |number: usize| self.path.with_added_extension(number.to_string());
-        if self.max_backups == 0 {
-            fs::remove_file(&self.path)?;
-        } else {
-            for number in (1..self.max_backups).rev() {
-                let rotated = numbered(number);
-                if rotated.exists() {
-                    fs::rename(rotated, numbered(number + 1))?;
-                }
-            }
-            fs::rename(&self.path, numbered(1))?;
+        if self.path.try_exists()? {
+            self.move_away()?;
         }
         self.file = append_to(&self.path)?;
         self.size = self.file.metadata()?.len();
         Ok(())
+    }
+
+    /// Renames the current file to the newest rotated one, or removes it if none are kept.
+    fn move_away(&self) -> io::Result<()> {
+        let numbered = |number: usize| self.path.with_added_extension(number.to_string());
+        if self.max_backups == 0 {
+            return fs::remove_file(&self.path);
+        }
+        for number in (1..self.max_backups).rev() {
+            let rotated = numbered(number);
+            if rotated.exists() {
+                fs::rename(rotated, numbered(number + 1))?;
+            }
+        }
+        fs::rename(&self.path, numbered(1))
     }
 }
 
@@ -126,6 +133,24 @@ mod tests {
             files(folder.path()),
             [("audit.log".to_owned(), "a line that is longer than the file\n".to_owned())]
         );
+    }
+
+    #[test]
+    fn a_file_that_another_program_has_moved_is_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.log");
+        for max_backups in [0, 3] {
+            let mut log = RotatingFile::open(&path, 10, max_backups).unwrap();
+            fs::write(path.with_added_extension("1"), "older\n").unwrap();
+            log.append("1234\n").unwrap();
+            fs::rename(&path, folder.path().join("moved")).unwrap();
+            log.append("2234\n").unwrap();
+            log.append("3234\n").unwrap();
+            log.append("4234\n").unwrap();
+            let expected = [("audit.log", "3234\n4234\n"), ("audit.log.1", "older\n"), ("moved", "1234\n2234\n")];
+            assert_eq!(files(folder.path()), expected.map(|(name, text)| (name.to_owned(), text.to_owned())));
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[cfg(unix)]

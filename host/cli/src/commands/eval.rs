@@ -37,7 +37,7 @@ pub struct Args {
     /// The ids of the eval sets; all of the app by default
     #[arg(value_name = "SET")]
     sets: Vec<String>,
-    /// Run only the case with this id; can be repeated
+    /// Run only the case with this id, and only sets that have it; can be repeated
     #[arg(long = "case", value_name = "ID")]
     cases: Vec<String>,
     /// Number of runs of each case; the mean score decides
@@ -78,10 +78,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let app = find_app(&host, &name)?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
-    for set in sets {
+    for (set_id, case_ids) in sets {
         let request = EvalRequest {
-            set_id: set.clone(),
-            case_ids: args.cases.clone(),
+            set_id,
+            case_ids,
             metrics: metrics.clone(),
             num_runs: Some(args.runs),
             parallelism: Some(args.parallel),
@@ -127,12 +127,9 @@ fn find_app(host: &Host, name: &str) -> anyhow::Result<Arc<App>> {
     })
 }
 
-/// Returns the ids of the sets to run.
-async fn select_sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<String>> {
-    if !args.sets.is_empty() {
-        return Ok(args.sets.clone());
-    }
-    let sets = host.evaluations().set_ids(app).await?;
+/// Returns the ids of the sets to run, each with the ids of its cases; all of its cases if there is no id.
+async fn select_sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
+    let sets = if args.sets.is_empty() { host.evaluations().set_ids(app).await? } else { args.sets.clone() };
     if sets.is_empty() {
         bail!(
             "app `{}` has no eval sets; write {}/NAME.evalset.json, or make one of a session in the developer UI",
@@ -140,7 +137,22 @@ async fn select_sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<
             args.target.display()
         );
     }
-    Ok(sets)
+    if args.cases.is_empty() {
+        return Ok(sets.into_iter().map(|id| (id, Vec::new())).collect());
+    }
+    let mut selected: Vec<(String, Vec<String>)> = Vec::new();
+    for id in &sets {
+        let set = host.evaluations().set(app, id).await?;
+        let cases: Vec<String> = args.cases.iter().filter(|case| set.case(case).is_some()).cloned().collect();
+        if !cases.is_empty() {
+            selected.push((id.clone(), cases));
+        }
+    }
+    let is_missing = |case: &&String| !selected.iter().any(|(_, cases)| cases.contains(*case));
+    if let Some(case) = args.cases.iter().find(is_missing) {
+        bail!("eval case not found: {case}; it is in none of the sets {}", list_names(&sets));
+    }
+    Ok(selected)
 }
 
 async fn evaluate(host: &Host, app: &Arc<App>, request: EvalRequest) -> anyhow::Result<EvalSetResult> {

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use hatchery::{Browser, Host};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::dotenv::DotEnvSource;
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
@@ -76,11 +77,20 @@ impl Browser for LoopbackBrowser {
 
     async fn authorize(&self, url: &str) -> Result<String, String> {
         eprintln!("Open this URL in a browser on this machine:\n\n{url}\n");
+        // Browsers open connections that they do not use, and ask for icons.
+        let mut connections = JoinSet::new();
         loop {
-            let (mut connection, _) = self.listener.accept().await.map_err(|error| error.to_string())?;
-            // Browsers open connections that they do not use, and ask for icons.
-            let Some(query) = callback_query(&mut connection).await else { continue };
-            return Ok(format!("{}?{query}", self.redirect_uri));
+            tokio::select! {
+                accepted = self.listener.accept() => {
+                    let (mut connection, _) = accepted.map_err(|error| error.to_string())?;
+                    connections.spawn(async move { callback_query(&mut connection).await });
+                }
+                Some(ended) = connections.join_next() => {
+                    if let Ok(Some(query)) = ended {
+                        return Ok(format!("{}?{query}", self.redirect_uri));
+                    }
+                }
+            }
         }
     }
 }
@@ -110,6 +120,8 @@ async fn callback_query(connection: &mut TcpStream) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[tokio::test]
@@ -133,5 +145,25 @@ mod tests {
         assert_eq!(redirected.unwrap(), format!("http://{address}/callback?code=c&state=s"));
         assert!(answers[0].starts_with("HTTP/1.1 404 Not Found"), "{answers:?}");
         assert!(answers[1].ends_with(PAGE), "{answers:?}");
+    }
+
+    #[tokio::test]
+    async fn a_redirect_arrives_while_the_browser_holds_an_unused_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let browser = LoopbackBrowser { redirect_uri: format!("http://{address}/callback"), listener };
+        let unused = TcpStream::connect(address).await.unwrap();
+        let redirect = async {
+            let mut connection = TcpStream::connect(address).await.unwrap();
+            connection.write_all(b"GET /callback?code=1&state=2 HTTP/1.1\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.unwrap();
+            answer
+        };
+        let both = async { tokio::join!(browser.authorize("https://issuer.example"), redirect) };
+        let (url, answer) = tokio::time::timeout(Duration::from_secs(20), both).await.expect("no redirect");
+        assert_eq!(url.unwrap(), format!("http://{address}/callback?code=1&state=2"));
+        assert!(answer.ends_with(PAGE), "{answer}");
+        drop(unused);
     }
 }

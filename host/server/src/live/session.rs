@@ -13,6 +13,7 @@ use tokio::time::{Instant, Interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::LiveEnd;
+use crate::auth::Principal;
 use crate::body::{BodyBudget, reserve_message};
 use crate::error::ApiError;
 use crate::websocket::{Socket, SocketEnd, ping_ticks};
@@ -32,6 +33,8 @@ pub(crate) struct LiveSession {
     socket: Socket,
     queue: LiveRequestQueue,
     limits: LiveLimits,
+    /// The sender of all requests.
+    principal: Principal,
     /// Requests of a frame that do not fit into the queue yet. Nothing is received until they do.
     pending: VecDeque<QueuedRequest>,
     idle_since: Instant,
@@ -49,8 +52,8 @@ enum ConnectionEvent {
 }
 
 impl LiveSession {
-    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
-        Self { socket, queue, limits, pending: VecDeque::new(), idle_since: Instant::now() }
+    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits, principal: Principal) -> Self {
+        Self { socket, queue, limits, principal, pending: VecDeque::new(), idle_since: Instant::now() }
     }
 
     /// Passes frames and events on until the run ends, then closes the connection. The queue is closed once `stop` is
@@ -149,6 +152,9 @@ impl LiveSession {
             Err(error) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
                 Some(LiveEnd::Refused(close_code::AGAIN, error.detail))
             }
+            Err(error) if error.status == StatusCode::FORBIDDEN => {
+                Some(LiveEnd::Refused(close_code::POLICY, error.detail))
+            }
             Err(error) => {
                 let message = json!({"error": "Invalid JSON format for LiveRequest", "details": error.detail});
                 self.send(message.to_string().into()).await
@@ -157,9 +163,17 @@ impl LiveSession {
     }
 
     /// Returns the requests of a frame. They hold the memory of the frame until the last of them is handled.
+    ///
+    /// # Errors
+    /// 403 if one sets state that its sender may not set, and the errors of invalid frames.
     fn parse(&self, text: &str) -> Result<impl Iterator<Item = QueuedRequest> + use<>, ApiError> {
         let memory: Reservation = Arc::new(reserve_message(&self.limits.memory, text.as_bytes())?);
         let requests = LiveRequest::from_json(text)?;
+        for request in &requests {
+            if let LiveRequest::Content { state_delta, .. } = request {
+                self.principal.check_state(state_delta)?;
+            }
+        }
         Ok(requests.into_iter().map(move |request| QueuedRequest { request, reservations: vec![memory.clone()] }))
     }
 

@@ -67,7 +67,7 @@ async fn converse(
     let config = state.config();
     let limits =
         LiveLimits { memory: state.body_budget().clone(), idle: config.live_idle_timeout, ping: config.keep_alive };
-    let session = LiveSession::new(socket, queue.clone(), limits);
+    let session = LiveSession::new(socket, queue.clone(), limits, principal.clone());
     let (app, request) = match request(&state, principal, query) {
         Ok((app, request)) => {
             let max_message_bytes = state.config().body_limit.bytes();

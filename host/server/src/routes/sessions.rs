@@ -8,11 +8,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use hatchery_core::{
-    Event, EventActions, EventData, EventWindow, JsonMap, Session, SessionImport, SessionKey, SessionPage, Timestamp,
-    USER_AUTHOR,
+    Event, EventActions, EventData, EventWindow, JsonMap, RunError, Session, SessionImport, SessionKey, SessionPage,
+    Timestamp, USER_AUTHOR,
 };
+use hatchery_engine::tasks::run_to_completion;
 use serde::Deserialize;
 use serde_json::Value;
+use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
@@ -288,16 +290,23 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
+    // Completed if the client goes away, so that no artifacts are left.
+    let deleted = run_to_completion(async move { delete_with_artifacts(&state, &key).await }.in_current_span());
+    deleted.await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn delete_with_artifacts(state: &AppState, key: &SessionKey) -> Result<(), RunError> {
     let sessions = &state.services().sessions;
-    let is_there = sessions.get(&key, EventWindow::Recent(0)).await?.is_some();
-    sessions.delete(&key).await?;
+    let is_there = sessions.get(key, EventWindow::Recent(0)).await?.is_some();
+    sessions.delete(key).await?;
     if is_there {
-        let SessionKey { app, user, id } = &key;
+        let SessionKey { app, user, id } = key;
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
     }
     if !state.retention().borrow().keep_artifacts {
         // They would count towards the quota of the user.
-        state.services().artifacts.delete_all(&key).await?;
+        state.services().artifacts.delete_all(key).await?;
     }
-    Ok(StatusCode::NO_CONTENT)
+    Ok(())
 }

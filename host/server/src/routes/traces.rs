@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hatchery_core::{JsonMap, SpanData, SpanLog};
-use serde::Serialize;
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
@@ -27,6 +28,10 @@ pub(super) fn routes() -> ApiRouter {
 
 /// Maximum size of the spans in a response, in bytes.
 const MAX_BYTES: usize = 16 << 20;
+
+/// The event name of each log line. ADK's web client rejects all spans of a session if one has a log of an unknown name,
+/// and ignores a log of this name without attributes.
+const LOG_EVENT: &str = "gen_ai.client.inference.operation.details";
 
 /// A span. Absent values are left out, because clients reject responses with `null`.
 #[derive(Serialize, ToSchema)]
@@ -47,7 +52,7 @@ pub(crate) struct SpanView {
 }
 
 /// A line of a log.
-#[derive(Serialize, ToSchema)]
+#[derive(ToSchema)]
 struct LogView {
     /// Nanoseconds since 1970.
     time: u64,
@@ -76,6 +81,17 @@ impl From<&SpanData> for SpanView {
 impl From<&SpanLog> for LogView {
     fn from(log: &SpanLog) -> Self {
         Self { time: nanoseconds(log.time), level: log.level, text: log.text.clone() }
+    }
+}
+
+impl Serialize for LogView {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut json = serializer.serialize_struct("LogView", 4)?;
+        json.serialize_field("event_name", LOG_EVENT)?;
+        json.serialize_field("time", &self.time)?;
+        json.serialize_field("level", self.level)?;
+        json.serialize_field("text", &self.text)?;
+        json.end()
     }
 }
 

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use hatchery::ServerConfig;
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::support::{Host, TIMEOUT, wait_for};
+use crate::auth::{OPERATOR, USER, keys};
+use crate::support::{Host, TIMEOUT, success, wait_for};
 
 #[tokio::test]
 async fn a_client_that_leaves_while_nothing_more_is_read_cancels_its_turn() {
@@ -30,4 +34,60 @@ async fn a_client_that_leaves_while_nothing_more_is_read_cancels_its_turn() {
     tokio::time::timeout(TIMEOUT, ping).await.unwrap();
     drop(socket);
     wait_for(&host.signals.cancelled).await;
+}
+
+/// Opens a live run in the session `s` of the user `u` with the app `says`.
+async fn open(host: &Host, key: &str) -> WebSocketStream<TcpStream> {
+    let url = format!("ws://{}/run_live?app_name=says&user_id=u&session_id=s", host.address);
+    let mut request = url.into_client_request().unwrap();
+    request.headers_mut().insert("authorization", format!("Bearer {key}").parse().unwrap());
+    let stream = TcpStream::connect(host.address).await.unwrap();
+    tokio_tungstenite::client_async(request, stream).await.unwrap().0
+}
+
+/// Returns the next frame that is no ping.
+async fn next_frame(socket: &mut WebSocketStream<TcpStream>) -> Message {
+    loop {
+        let frame = tokio::time::timeout(TIMEOUT, socket.next()).await.expect("no frame").unwrap().unwrap();
+        if !matches!(frame, Message::Ping(_) | Message::Pong(_)) {
+            return frame;
+        }
+    }
+}
+
+/// Returns the state of the session.
+async fn state(host: &Host) -> Value {
+    let session = host.request(Method::GET, "/apps/says/users/u/sessions/s").bearer_auth(OPERATOR);
+    success(session.send().await.unwrap()).await["state"].take()
+}
+
+#[tokio::test]
+async fn state_of_all_users_is_set_by_live_runs_of_operators_only() {
+    let host = Host::with(ServerConfig { auth: Some(keys()), ..ServerConfig::default() }).await;
+    let create = host.request(Method::POST, "/apps/says/users/u/sessions/s").bearer_auth(USER);
+    assert_eq!(create.send().await.unwrap().status(), 200);
+    let request =
+        |state: Value| Message::text(json!({"content": {"parts": [{"text": "Hi"}]}, "stateDelta": state}).to_string());
+    let mut socket = open(&host, USER).await;
+    socket.send(request(json!({"user:a": 1, "app:price": 0}))).await.unwrap();
+    match next_frame(&mut socket).await {
+        Message::Close(Some(close)) => {
+            assert_eq!(u16::from(close.code), 1008);
+            assert_eq!(close.reason.as_str(), "`app:price` belongs to all users of the app; only operators may set it");
+        }
+        frame => panic!("{frame:?}"),
+    }
+    assert_eq!(state(&host).await, json!({}));
+
+    let mut socket = open(&host, OPERATOR).await;
+    socket.send(request(json!({"user:a": 1, "app:price": 0}))).await.unwrap();
+    loop {
+        let Message::Text(text) = next_frame(&mut socket).await else { panic!("the run has ended") };
+        let event: Value = serde_json::from_str(&text).unwrap();
+        if event["turnComplete"] == true {
+            break;
+        }
+    }
+    let state = state(&host).await;
+    assert_eq!((&state["user:a"], &state["app:price"]), (&json!(1), &json!(0)));
 }

@@ -22,6 +22,7 @@ mod metrics;
 mod quotas;
 mod retention;
 mod runs;
+mod session_deletion;
 mod session_history;
 mod sessions;
 mod shutdown;

@@ -1,10 +1,16 @@
 //! Routes that rewind, fork and import sessions.
 
+use std::sync::Arc;
+
+use async_trait::async_trait;
 use hatchery::ServerConfig;
+use hatchery_core::{Event, EventWindow, SessionKey, SessionService, StoreError, WrapperSessionService};
+use hatchery_stores::MemorySessions;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use crate::support::{Host, problem, run_body};
+use crate::support::{Host, TIMEOUT, post_bytes, problem, run_body, wait_for};
 
 const SESSION: &str = "/apps/says/users/u/sessions/s";
 
@@ -90,4 +96,53 @@ async fn an_export_is_imported_with_the_state_of_each_event() {
 
     let strict = Host::start().await;
     problem(strict.post(&format!("{copy}/import"), &exported).await, 403, "IMPORT_NOT_ALLOWED").await;
+}
+
+/// Waits for a permit before each event is stored.
+struct HeldAppends {
+    inner: MemorySessions,
+    entered: Semaphore,
+    leave: Semaphore,
+}
+
+#[async_trait]
+impl WrapperSessionService for HeldAppends {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    async fn append_with(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
+        self.entered.add_permits(1);
+        self.leave.acquire().await.unwrap().forget();
+        self.inner.append_with(key, event, fence).await
+    }
+}
+
+#[tokio::test]
+async fn an_import_is_completed_if_its_client_goes_away() {
+    let (inner, entered, leave) = (MemorySessions::new(), Semaphore::new(0), Semaphore::new(0));
+    let sessions = Arc::new(HeldAppends { inner, entered, leave });
+    let host = Host::with_sessions(sessions.clone()).await;
+    host.state.prepare(ServerConfig { allow_import: true, ..ServerConfig::default() }, false).unwrap()();
+    let event = |text: &str| json!({"author": "user", "content": {"role": "user", "parts": [{"text": text}]}});
+    let body = json!({"events": [event("one"), event("two")]});
+    let client = host.connect(&post_bytes(&format!("{SESSION}/import"), &body)).await;
+    wait_for(&sessions.entered).await;
+    drop(client);
+    // Lets the server notice that.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    sessions.leave.add_permits(2);
+    let key = SessionKey::new("says", "u", "s");
+    let completed = async {
+        loop {
+            let session = host.services.sessions.get(&key, EventWindow::All).await.unwrap();
+            if session.is_some_and(|session| session.events.len() == 2) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, completed).await.expect("the session has only a part of the events");
 }

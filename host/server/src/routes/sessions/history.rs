@@ -4,8 +4,10 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hatchery_core::{EventData, EventWindow, ImportError, JsonMap, SessionImport, SessionKey, SessionPoint};
+use hatchery_core::{EventData, EventWindow, ImportError, JsonMap, RunError, SessionImport, SessionKey, SessionPoint};
+use hatchery_engine::tasks::run_to_completion;
 use serde::Deserialize;
+use tracing::Instrument;
 use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
@@ -69,7 +71,15 @@ pub(super) async fn store(
     let key = SessionKey::new(app, user, id.unwrap_or_default());
     check_import(state, principal, &key, import.event_count())?;
     let import = if overwrites_shared_state { import } else { import.without_shared_state() };
-    json::session(&import.store(&*state.services().sessions, app, user, id).await?)
+    let (state, id) = (state.clone(), id.map(str::to_owned));
+    // Completed if the client goes away, so that no session has a part of the events.
+    let stored = run_to_completion(
+        async move {
+            Ok::<_, RunError>(import.store(&*state.services().sessions, &key.app, &key.user, id.as_deref()).await)
+        }
+        .in_current_span(),
+    );
+    json::session(&stored.await??)
 }
 
 /// Checks that the client is an operator, or that the configuration allows imports to all clients: imported events can

@@ -1,0 +1,57 @@
+//! Deletion of a session with its artifacts.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery_core::{SessionKey, SessionService, StoreError, WrapperSessionService};
+use hatchery_stores::MemorySessions;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::{Host, TIMEOUT, wait_for};
+
+/// Waits for a permit after each deletion.
+struct HeldDeletions {
+    inner: MemorySessions,
+    deleted: Semaphore,
+    leave: Semaphore,
+}
+
+#[async_trait]
+impl WrapperSessionService for HeldDeletions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.inner.delete(key).await?;
+        self.deleted.add_permits(1);
+        self.leave.acquire().await.unwrap().forget();
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_artifacts_of_a_session_are_deleted_if_the_client_goes_away() {
+    let (inner, deleted, leave) = (MemorySessions::new(), Semaphore::new(0), Semaphore::new(0));
+    let sessions = Arc::new(HeldDeletions { inner, deleted, leave });
+    let host = Host::with_sessions(sessions.clone()).await;
+    host.session("says").await;
+    let artifact = json!({"filename": "a", "artifact": {"text": "b"}});
+    host.post_json("/apps/says/users/u/sessions/s/artifacts", &artifact).await;
+    let client = host.connect(b"DELETE /apps/says/users/u/sessions/s HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+    wait_for(&sessions.deleted).await;
+    drop(client);
+    // Lets the server notice that.
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    sessions.leave.add_permits(1);
+    let key = SessionKey::new("says", "u", "s");
+    let emptied = async {
+        while !host.services.artifacts.list(&key).await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, emptied).await.expect("the artifacts are still there");
+}
