@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{ItemResolver, JsonMap, ModelResolver, RunConfig, StreamingMode};
+use hatchery_core::{
+    Callback, ItemResolver, JsonMap, LiveConnectConfig, LlmRequest, ModelCapabilities, ModelResolver, RunConfig,
+    StreamingMode,
+};
 use hatchery_engine::{App, AppSettings, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_models::scripted::{Reply, Scripted};
@@ -101,6 +104,19 @@ async fn the_arguments_of_a_tool_and_of_a_plugin_reach_their_code() {
         chat.say("hello", RunConfig::default()).await;
         assert_eq!(model.requests()[0].system_instructions.last().unwrap(), advice);
     }
+}
+
+#[tokio::test]
+async fn a_revised_request_keeps_what_the_contract_does_not_carry() {
+    let catalog = TestCatalog::new().with("services").catalog().await;
+    let plugin = catalog.plugin("services/advice", JsonMap::new()).unwrap();
+    let live = LiveConnectConfig { response_modalities: vec!["TEXT".into()], ..LiveConnectConfig::default() };
+    let capabilities = ModelCapabilities { live: true, ..ModelCapabilities::default() };
+    let mut request = LlmRequest { live_connect_config: Some(live.clone()), capabilities, ..LlmRequest::default() };
+    let answer = Callback::before_model(&*plugin, &context(&catalog), &mut request).await.unwrap();
+    assert!(answer.is_none());
+    assert_eq!(request.system_instructions, ["no advice"]);
+    assert_eq!((request.live_connect_config, request.capabilities), (Some(live), capabilities));
 }
 
 #[tokio::test]

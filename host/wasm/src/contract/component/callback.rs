@@ -131,7 +131,13 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
                         .check(component, Permission::Model(&revised.model))
                         .map_err(|denial| denial.run_error(cx))?;
                 }
-                *request = revised;
+                // The contract does not carry these fields.
+                *request = LlmRequest {
+                    live_connect_config: request.live_connect_config.take(),
+                    capabilities: request.capabilities,
+                    progress: request.progress.clone(),
+                    ..revised
+                };
                 Ok(None)
             }
             wit::ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),
