@@ -178,6 +178,29 @@ async fn embeddings_count_as_model_calls() {
 }
 
 #[tokio::test]
+async fn a_hundred_texts_that_are_embedded_count_as_one_model_call() {
+    let limits = hatchery_wasm::Limits { model_calls: 2, ..hatchery_wasm::Limits::default() };
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    let catalog = test_catalog.catalog().await;
+    let args = |count: usize| json!({"model": "local:hashed-ngrams", "texts": vec!["a"; count]});
+    assert_eq!(call(&catalog, "compare", args(200)).await.unwrap(), json!(200));
+    let error = call(&catalog, "compare", args(201)).await.unwrap_err().to_string();
+    assert_eq!(error, "it exceeded its limit of 2 model calls");
+}
+
+#[tokio::test]
+async fn embeddings_count_as_memory_before_the_component_has_them() {
+    let limits = hatchery_wasm::Limits { memory: 8 << 20, ..hatchery_wasm::Limits::default() };
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    // Each vector has 1 KiB.
+    let args = json!({"model": "local:hashed-ngrams", "texts": vec!["a"; 9_000]});
+    let error = call(&test_catalog.catalog().await, "compare", args).await.unwrap_err().to_string();
+    assert_eq!(error, "it exceeded its limit of 8 MiB of memory");
+}
+
+#[tokio::test]
 async fn calls_of_the_memorys_embedder_count_as_model_calls() {
     let limits = hatchery_wasm::Limits { model_calls: 0, ..hatchery_wasm::Limits::default() };
     let test_catalog =
