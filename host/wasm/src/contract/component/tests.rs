@@ -143,7 +143,7 @@ async fn unlimited_times_are_no_limits() {
 #[tokio::test]
 async fn a_model_has_no_session_and_can_write_to_the_log() {
     let made = described("(component)", Limits::default()).await.unwrap();
-    let answers = made.sandbox.run(CallOrigin::Model, |mut store, _| {
+    let answers = made.sandbox.run(CallOrigin::Model(None), |mut store, _| {
         Box::pin(async move {
             let state = store.data_mut();
             let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());

@@ -93,7 +93,9 @@ pub(super) async fn generate(
         None => cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?,
     };
     let streaming_mode = if streaming { StreamingMode::On } else { StreamingMode::Off };
-    let responses = cx.generate(&*model, request, streaming_mode).await?;
+    // A model of a component shares the memory of the run.
+    let nesting = store.with_state(|state| state.nesting.clone().of_model_call(state.run_key()));
+    let responses = nesting.scope(cx.generate(&*model, request, streaming_mode)).await?;
     Ok(ModelAnswer {
         responses: Some(responses),
         aggregator: streaming.then(Aggregator::default),
