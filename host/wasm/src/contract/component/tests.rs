@@ -6,7 +6,7 @@ use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
-use crate::contract::bindings::hatchery::agent::{log, session};
+use crate::contract::bindings::hatchery::agent::{log, session, sync_models};
 use crate::contract::convert::wit;
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
@@ -164,6 +164,34 @@ async fn a_model_has_no_session_and_can_write_to_the_log() {
         assert_eq!(error.code, "NO_SESSION");
         assert_eq!(error.message, "there is no session in a call of a component's model");
     }
+}
+
+#[tokio::test]
+async fn code_that_calls_a_model_needs_a_grant_for_tools_inside_of_it() {
+    let made = described("(component)", Limits::default()).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let mut errors = Vec::new();
+            for tool in [r#"{"codeExecution": {}}"#, r#"{"urlContext": {}}"#] {
+                let request = wit::LlmRequest {
+                    model: "scripted:made.yaml".into(),
+                    contents: Vec::new(),
+                    system_instructions: Vec::new(),
+                    tools: Vec::new(),
+                    model_tools: vec![tool.into()],
+                    config: None,
+                };
+                let answer = sync_models::Host::generate(store.data_mut(), request, false).await;
+                errors.extend(answer.err().map(|error| (error.code, error.message)));
+            }
+            Ok(errors)
+        })
+    });
+    let errors = asked.await.unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_ne!(errors[0].0, "DENIED", "the model does not exist: {}", errors[0].1);
+    let denied = "component `made` may not use the tool `url_context`";
+    assert_eq!(errors[1], ("DENIED".to_owned(), denied.to_owned()));
 }
 
 #[tokio::test]

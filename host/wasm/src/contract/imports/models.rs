@@ -85,6 +85,10 @@ pub(super) async fn generate(
         None
     };
     check_permission(&mut store, Permission::Model(&request.model))?;
+    store.with_state(|state| {
+        let checked = state.grants.check_model_tools(&state.component, &request.model_tools, &[]);
+        checked.map_err(|denial| denial.report(&state.log))
+    })?;
     // Unknown models count as well: each attempt writes to the log.
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
