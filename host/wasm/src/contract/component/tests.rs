@@ -195,6 +195,24 @@ async fn code_that_calls_a_model_needs_a_grant_for_tools_inside_of_it() {
 }
 
 #[tokio::test]
+async fn state_that_a_call_sets_counts_to_its_memory_as_it_is_after_parsing() {
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let cx = call();
+    let set = made.sandbox.run(CallOrigin::Call(cx.clone()), |mut store, _| {
+        Box::pin(async move {
+            let mut set = |json: String| session::Host::set_state(store.data_mut(), "numbers".into(), json);
+            Ok([set(format!("\"{}\"", "x".repeat(400_000))), set(format!("[0{}]", ",0".repeat(200_000)))])
+        })
+    });
+    let [text, numbers] = set.await.unwrap();
+    text.unwrap();
+    let error = numbers.unwrap_err();
+    assert_eq!(error.code, "LIMIT_REACHED");
+    assert_eq!(error.message, "state key `numbers` is not set: it exceeded its limit of 4 MiB of memory");
+    assert_eq!(cx.take_actions().state_delta["numbers"].as_str().unwrap().len(), 400_000);
+}
+
+#[tokio::test]
 async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));

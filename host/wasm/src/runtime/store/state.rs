@@ -177,6 +177,7 @@ impl HostState {
         self.log.reset(None);
         self.http.drop_invocation();
         self.runs.clear();
+        self.writes.release();
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);
     }
