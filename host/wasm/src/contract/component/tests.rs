@@ -29,6 +29,14 @@ pub(crate) async fn with_agents(agents: Vec<AgentSpec>) -> Arc<Component> {
     Arc::new(component)
 }
 
+/// Returns a component with a toolset that is computed for each run.
+pub(crate) async fn with_toolset(name: &str, toolset: &str) -> Arc<Component> {
+    let mut component = described("(component)", Limits::default()).await.unwrap();
+    component.name = name.into();
+    component.manifest.toolsets = vec![toolset.to_owned()];
+    Arc::new(component)
+}
+
 pub(crate) fn agent(name: impl Into<String>, sub_agents: Vec<String>) -> AgentSpec {
     AgentSpec {
         name: name.into(),
