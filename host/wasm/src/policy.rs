@@ -13,6 +13,7 @@ mod environment;
 mod files;
 mod grant_report;
 mod grant_uses;
+mod model_tools;
 mod network;
 mod outbound;
 mod path_conflict;

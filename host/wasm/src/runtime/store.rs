@@ -180,7 +180,7 @@ impl Sandbox {
             CallOrigin::Agent(AgentContext { call, sink }, relay) => {
                 CallOrigin::Agent(AgentContext { call: call.with_span(inside), sink }, relay)
             }
-            origin @ (CallOrigin::Describe | CallOrigin::Model | CallOrigin::Close) => origin,
+            origin @ (CallOrigin::Describe | CallOrigin::Model(_) | CallOrigin::Close) => origin,
         };
         (origin, span)
     }
@@ -229,11 +229,11 @@ impl Sandbox {
         let (wall, limit) = match origin {
             CallOrigin::Describe if self.limits.wall > DESCRIBE_TIMEOUT => (DESCRIBE_TIMEOUT, Limit::Describe),
             CallOrigin::Describe | CallOrigin::Close | CallOrigin::Call(_) => (self.limits.wall, Limit::Wall),
-            CallOrigin::Model | CallOrigin::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
+            CallOrigin::Model(_) | CallOrigin::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
         let cancel = match origin {
             // The caller ends the call by dropping it.
-            CallOrigin::Describe | CallOrigin::Model | CallOrigin::Close => CancellationToken::new(),
+            CallOrigin::Describe | CallOrigin::Model(_) | CallOrigin::Close => CancellationToken::new(),
             CallOrigin::Call(cx) => cx.invocation.cancel.clone(),
             CallOrigin::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };

@@ -79,6 +79,29 @@ async fn a_custom_agent_calls_a_model_of_another_component() {
 }
 
 #[tokio::test]
+async fn a_model_that_code_calls_shares_the_memory_of_the_run() {
+    let ask = async |run_memory: u64| {
+        let mut test_catalog =
+            TestCatalog::new().with("gallery").with("relay").with_grants("relay", json!({"models": ["*"]}));
+        let options = EngineOptions { instances: 10, run_memory, ..EngineOptions::default() };
+        test_catalog.options.engine = Engine::new(&options).unwrap();
+        let catalog = test_catalog.catalog().await;
+        let models = Arc::new(SingleModel(catalog.model(ECHO).unwrap()));
+        let (_, error) =
+            Chat::new(&catalog, "asker", models, Plugins::default()).say("one two", RunConfig::default()).await;
+        (catalog, error.map(|error| error.to_string()))
+    };
+    let (catalog, error) = ask(1 << 30).await;
+    assert_eq!(error, None);
+    let peak = |component: &str| catalog.components[component].usage().memory.unwrap().max as u64;
+    let (caller, model) = (peak("relay"), peak("gallery"));
+    // Enough for each of the two, but not for both.
+    let (_, error) = ask(caller.max(model) + caller.min(model) / 2).await;
+    let error = error.unwrap();
+    assert!(error.contains("model `component:gallery/echo`: all calls of this run together need more than"), "{error}");
+}
+
+#[tokio::test]
 async fn a_model_that_fails_has_its_own_code() {
     let catalog = gallery(Limits::default()).await;
     for delivery in [StreamingMode::Off, StreamingMode::On] {

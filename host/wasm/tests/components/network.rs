@@ -249,6 +249,14 @@ async fn denied_requests_count_as_well() {
 }
 
 #[tokio::test]
+async fn a_credential_counts_as_a_request() {
+    let web = Web::start().await;
+    let catalog = browser(both(&web), Limits { outbound_calls: 0, ..Limits::default() }).await;
+    let error = call(&catalog, "list_orders", json!({ "url": web.url("") })).await.unwrap_err().to_string();
+    assert_eq!(error, "it exceeded its limit of 0 HTTP requests");
+}
+
+#[tokio::test]
 async fn bytes_of_requests_and_responses_count_together() {
     let web = Web::start().await;
     let catalog = browser(both(&web), Limits { outbound_bytes: 100_000, ..Limits::default() }).await;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{ItemResolver, JsonMap, ModelResolver, RunConfig, StreamingMode};
+use hatchery_core::{
+    Callback, ItemResolver, JsonMap, LiveConnectConfig, LlmRequest, ModelCapabilities, ModelResolver, RunConfig,
+    StreamingMode,
+};
 use hatchery_engine::{App, AppSettings, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
 use hatchery_models::scripted::{Reply, Scripted};
@@ -104,6 +107,19 @@ async fn the_arguments_of_a_tool_and_of_a_plugin_reach_their_code() {
 }
 
 #[tokio::test]
+async fn a_revised_request_keeps_what_the_contract_does_not_carry() {
+    let catalog = TestCatalog::new().with("services").catalog().await;
+    let plugin = catalog.plugin("services/advice", JsonMap::new()).unwrap();
+    let live = LiveConnectConfig { response_modalities: vec!["TEXT".into()], ..LiveConnectConfig::default() };
+    let capabilities = ModelCapabilities { live: true, ..ModelCapabilities::default() };
+    let mut request = LlmRequest { live_connect_config: Some(live.clone()), capabilities, ..LlmRequest::default() };
+    let answer = Callback::before_model(&*plugin, &context(&catalog), &mut request).await.unwrap();
+    assert!(answer.is_none());
+    assert_eq!(request.system_instructions, ["no advice"]);
+    assert_eq!((request.live_connect_config, request.capabilities), (Some(live), capabilities));
+}
+
+#[tokio::test]
 async fn code_looks_up_the_plugins_of_its_run() {
     let catalog = TestCatalog::new().with("services").catalog().await;
     let plugins = Plugins::new(vec![catalog.plugin("services/advice", JsonMap::new()).unwrap()]).unwrap();
@@ -159,6 +175,29 @@ async fn embeddings_count_as_model_calls() {
     let args = json!({"model": "local:hashed-ngrams", "texts": ["a"]});
     let error = call(&test_catalog.catalog().await, "compare", args).await.unwrap_err().to_string();
     assert_eq!(error, "it exceeded its limit of 0 model calls");
+}
+
+#[tokio::test]
+async fn a_hundred_texts_that_are_embedded_count_as_one_model_call() {
+    let limits = hatchery_wasm::Limits { model_calls: 2, ..hatchery_wasm::Limits::default() };
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    let catalog = test_catalog.catalog().await;
+    let args = |count: usize| json!({"model": "local:hashed-ngrams", "texts": vec!["a"; count]});
+    assert_eq!(call(&catalog, "compare", args(200)).await.unwrap(), json!(200));
+    let error = call(&catalog, "compare", args(201)).await.unwrap_err().to_string();
+    assert_eq!(error, "it exceeded its limit of 2 model calls");
+}
+
+#[tokio::test]
+async fn embeddings_count_as_memory_before_the_component_has_them() {
+    let limits = hatchery_wasm::Limits { memory: 8 << 20, ..hatchery_wasm::Limits::default() };
+    let test_catalog =
+        TestCatalog::new().with("services").with_limits(limits).with_grants("services", json!({"models": ["*"]}));
+    // Each vector has 1 KiB.
+    let args = json!({"model": "local:hashed-ngrams", "texts": vec!["a"; 9_000]});
+    let error = call(&test_catalog.catalog().await, "compare", args).await.unwrap_err().to_string();
+    assert_eq!(error, "it exceeded its limit of 8 MiB of memory");
 }
 
 #[tokio::test]

@@ -18,7 +18,10 @@ from .calls import HOST, find, to_wit_error
 
 
 class _Hooks:
-    """The hooks that callbacks and plugins share."""
+    """The hooks that callbacks and plugins share.
+
+    Values are compared as the contract has them: in Python ``1``, ``1.0`` and ``True`` are equal.
+    """
 
     async def _call(self, name: str, hook: str, *values: Any) -> Any:
         """Calls the code of a hook."""
@@ -38,16 +41,18 @@ class _Hooks:
         response = await self._call(name, "before_model", revised)
         if response is not None:
             return wit.ModelAction_Respond(convert.response_to_wit(response))
-        if revised == convert.request_from_wit(request):
+        sent = convert.request_to_wit(revised)
+        if sent == convert.request_to_wit(convert.request_from_wit(request)):
             return wit.ModelAction_Proceed()
-        return wit.ModelAction_Revise(convert.request_to_wit(revised))
+        return wit.ModelAction_Revise(sent)
 
     async def after_model(self, name: str, response: wit.LlmResponse) -> Any:
         revised = convert.response_from_wit(response)
         replacement = await self._call(name, "after_model", revised)
-        if replacement is None and revised == convert.response_from_wit(response):
+        received = convert.response_to_wit(revised if replacement is None else replacement)
+        if replacement is None and received == convert.response_to_wit(convert.response_from_wit(response)):
             return None
-        return convert.response_to_wit(revised if replacement is None else replacement)
+        return received
 
     async def on_model_error(self, name: str, request: wit.LlmRequest, failure: wit.Error) -> Any:
         response = await self._call(name, "on_model_error", convert.request_from_wit(request), _error(failure))
@@ -58,15 +63,17 @@ class _Hooks:
         response = await self._call(name, "before_tool", revised)
         if response is not None:
             return wit.ToolAction_Respond(convert.to_json(dump(response)))
-        unchanged = revised.args == json.loads(call.args)
-        return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(convert.to_json(revised.args))
+        args = convert.to_json(revised.args)
+        unchanged = args == convert.to_json(json.loads(call.args))
+        return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(args)
 
     async def after_tool(self, name: str, call: wit.ToolCall, response: str) -> Any:
         revised = json.loads(response)
         replacement = await self._call(name, "after_tool", convert.call_from_wit(call), revised)
-        if replacement is None and revised == json.loads(response):
+        result = convert.to_json(revised if replacement is None else dump(replacement))
+        if replacement is None and result == convert.to_json(json.loads(response)):
             return None
-        return convert.to_json(revised if replacement is None else dump(replacement))
+        return result
 
     async def on_tool_error(self, name: str, call: wit.ToolCall, failure: wit.Error) -> Any:
         response = await self._call(name, "on_tool_error", convert.call_from_wit(call), _error(failure))
@@ -103,11 +110,12 @@ class Plugins(_Hooks):
     async def on_user_message(self, name: str, message: wit.Content) -> Any:
         revised = convert.content_from_wit(message)
         replacement = await self._call(name, "on_user_message", revised)
-        if replacement is None and revised == convert.content_from_wit(message):
-            return None
         if isinstance(replacement, str):
             replacement = Content.user(replacement)
-        return convert.content_to_wit(revised if replacement is None else replacement)
+        content = convert.content_to_wit(revised if replacement is None else replacement)
+        if replacement is None and content == convert.content_to_wit(convert.content_from_wit(message)):
+            return None
+        return content
 
     async def before_run(self, name: str) -> Any:
         return _content(await self._call(name, "before_run"))
@@ -115,9 +123,10 @@ class Plugins(_Hooks):
     async def on_event(self, name: str, event: wit.Event) -> Any:
         revised = convert.event_from_wit(event)
         replacement = await self._call(name, "on_event", revised)
-        if replacement is None and revised == convert.event_from_wit(event):
+        sent = convert.event_to_wit(revised if replacement is None else replacement)
+        if replacement is None and sent == convert.event_to_wit(convert.event_from_wit(event)):
             return None
-        return convert.event_to_wit(revised if replacement is None else replacement)
+        return sent
 
     async def after_run(self, name: str) -> None:
         await self._call(name, "after_run")

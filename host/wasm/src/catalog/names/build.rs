@@ -349,7 +349,7 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
 mod tests {
     use super::*;
     use crate::catalog::names::{Components, NameOwners, root_agents};
-    use crate::contract::component::tests::{agent, with_agents};
+    use crate::contract::component::tests::{agent, with_agents, with_toolset};
 
     async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
@@ -453,6 +453,18 @@ mod tests {
             ("ExampleTool", Some(r#"{"examples": [{"input": {"parts": [{"text": "a"}]}, "output": []}]}"#)),
         ];
         built(vec![with_tools(&valid)]).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_toolset_with_the_name_of_the_component_that_uses_it_belongs_to_its_owner() {
+        let mut spec = with_tools(&[]);
+        if let guest_agents::AgentKind::Llm(llm) = &mut spec.kind {
+            llm.toolsets = vec![guest_agents::Toolset { name: "made".into(), only: Vec::new(), prefix: None }];
+        }
+        let made = with_agents(vec![spec.clone()]).await;
+        let others = [("made".to_owned(), made.clone()), ("vault".to_owned(), with_toolset("vault", "made").await)];
+        let (components, owners) = (Components::from(others), NameOwners::default());
+        assert!(!NameResolver::new(&components, &owners, None).is_within_grants(&made, &spec));
     }
 
     #[tokio::test]

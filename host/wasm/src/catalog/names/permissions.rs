@@ -66,16 +66,21 @@ impl NameResolver<'_> {
     }
 
     /// Returns the qualified name of another component's item. `None` for an item of `home`, and for one that no
-    /// component exports.
+    /// component exports; the name of a toolset that no component exports.
     fn qualified_name(&self, home: &Component, kind: ItemKind, name: &str) -> Option<String> {
         if home.exports_item(kind, name) {
             return None;
         }
-        if kind == ItemKind::Toolset {
+        let has_tools = |component: &Arc<Component>| component.names(ItemKind::Tool).next().is_some();
+        // The name of a component with tools means all of them, as when agents are built.
+        if kind == ItemKind::Toolset && self.components.get(name).is_some_and(has_tools) {
             return Some(name.to_owned());
         }
-        let (owner, item) = self.find(kind, name).ok()?;
-        Some(format!("{}/{item}", owner.name()))
+        match self.find(kind, name) {
+            Ok((owner, item)) => Some(format!("{}/{item}", owner.name())),
+            // The host may have it.
+            Err(_) => (kind == ItemKind::Toolset).then(|| name.to_owned()),
+        }
     }
 }
 

@@ -114,7 +114,8 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         self.accept(answer, |json| json.map(|json| parse_object(&json, "the answer")).transpose())
     }
 
-    /// Applies the decision of `before-model`. A request for another model needs a grant for that model.
+    /// Applies the decision of `before-model`. A request for another model, or with further tools that run inside the
+    /// model, needs a grant for them.
     fn apply_model_action(
         &self,
         cx: &CallContext,
@@ -125,13 +126,22 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
             wit::ModelAction::Proceed => Ok(None),
             wit::ModelAction::Revise(revised) => {
                 let revised = self.accept(revised, LlmRequest::from_wit)?;
+                let Sandbox { grants, component, .. } = &self.component.sandbox;
                 if revised.model != request.model {
-                    let Sandbox { grants, component, .. } = &self.component.sandbox;
                     grants
                         .check(component, Permission::Model(&revised.model))
                         .map_err(|denial| denial.run_error(cx))?;
                 }
-                *request = revised;
+                grants
+                    .check_model_tools(component, &revised.model_tools, &request.model_tools)
+                    .map_err(|denial| denial.run_error(cx))?;
+                // The contract does not carry these fields.
+                *request = LlmRequest {
+                    live_connect_config: request.live_connect_config.take(),
+                    capabilities: request.capabilities,
+                    progress: request.progress.clone(),
+                    ..revised
+                };
                 Ok(None)
             }
             wit::ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),

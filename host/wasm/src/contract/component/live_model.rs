@@ -21,6 +21,7 @@ use crate::contract::convert::{EstimateSize, ToWit, to_model_error, wit};
 use crate::contract::stream::{open, read_to_end};
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
+use crate::runtime::store::nesting::Nesting;
 use crate::runtime::store::{CallOrigin, HostState};
 
 pub(super) struct LiveModel {
@@ -45,8 +46,10 @@ impl LiveModel {
         }
         let call = ConnectCall { name, request, config, requests, responses: sender.clone(), opened };
         let (called, model_name) = (component.clone(), model.clone());
+        // The task below is outside of the caller's.
+        let calling_run = Nesting::calling_run();
         let run = async move {
-            let call = called.sandbox.run(CallOrigin::Model, |mut store, instance| {
+            let call = called.sandbox.run(CallOrigin::Model(calling_run), |mut store, instance| {
                 Box::pin(async move {
                     match exports {
                         Profile::Async(exports) => {

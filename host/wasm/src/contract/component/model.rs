@@ -26,6 +26,7 @@ use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, to_model
 use crate::contract::stream::read_to_end;
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
+use crate::runtime::store::nesting::Nesting;
 use crate::runtime::store::{CallOrigin, HostState};
 
 /// Prefix of the names of components' models.
@@ -80,9 +81,11 @@ impl ComponentModel {
         let component = self.component.clone();
         let generate_call = GenerateCall { name: self.name.clone(), request: request.to_wit(), streaming_mode };
         let model_name = model.clone();
+        // The task below is outside of the caller's.
+        let calling_run = Nesting::calling_run();
         let run = async move {
             let response_sender = sender.clone();
-            let call = component.sandbox.run(CallOrigin::Model, |mut store, instance| {
+            let call = component.sandbox.run(CallOrigin::Model(calling_run), |mut store, instance| {
                 Box::pin(async move {
                     match exports {
                         Profile::Async(exports) => {

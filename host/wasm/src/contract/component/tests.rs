@@ -6,7 +6,7 @@ use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
-use crate::contract::bindings::hatchery::agent::{log, session};
+use crate::contract::bindings::hatchery::agent::{log, session, sync_models};
 use crate::contract::convert::wit;
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
@@ -26,6 +26,14 @@ async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
 pub(crate) async fn with_agents(agents: Vec<AgentSpec>) -> Arc<Component> {
     let mut component = described("(component)", Limits::default()).await.unwrap();
     component.manifest.agents = agents;
+    Arc::new(component)
+}
+
+/// Returns a component with a toolset that is computed for each run.
+pub(crate) async fn with_toolset(name: &str, toolset: &str) -> Arc<Component> {
+    let mut component = described("(component)", Limits::default()).await.unwrap();
+    component.name = name.into();
+    component.manifest.toolsets = vec![toolset.to_owned()];
     Arc::new(component)
 }
 
@@ -143,7 +151,7 @@ async fn unlimited_times_are_no_limits() {
 #[tokio::test]
 async fn a_model_has_no_session_and_can_write_to_the_log() {
     let made = described("(component)", Limits::default()).await.unwrap();
-    let answers = made.sandbox.run(CallOrigin::Model, |mut store, _| {
+    let answers = made.sandbox.run(CallOrigin::Model(None), |mut store, _| {
         Box::pin(async move {
             let state = store.data_mut();
             let logged = log::Host::write(state, "info".into(), "asked".into(), Vec::new());
@@ -164,6 +172,52 @@ async fn a_model_has_no_session_and_can_write_to_the_log() {
         assert_eq!(error.code, "NO_SESSION");
         assert_eq!(error.message, "there is no session in a call of a component's model");
     }
+}
+
+#[tokio::test]
+async fn code_that_calls_a_model_needs_a_grant_for_tools_inside_of_it() {
+    let made = described("(component)", Limits::default()).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let mut errors = Vec::new();
+            for tool in [r#"{"codeExecution": {}}"#, r#"{"urlContext": {}}"#] {
+                let request = wit::LlmRequest {
+                    model: "scripted:made.yaml".into(),
+                    contents: Vec::new(),
+                    system_instructions: Vec::new(),
+                    tools: Vec::new(),
+                    model_tools: vec![tool.into()],
+                    config: None,
+                };
+                let answer = sync_models::Host::generate(store.data_mut(), request, false).await;
+                errors.extend(answer.err().map(|error| (error.code, error.message)));
+            }
+            Ok(errors)
+        })
+    });
+    let errors = asked.await.unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_ne!(errors[0].0, "DENIED", "the model does not exist: {}", errors[0].1);
+    let denied = "component `made` may not use the tool `url_context`";
+    assert_eq!(errors[1], ("DENIED".to_owned(), denied.to_owned()));
+}
+
+#[tokio::test]
+async fn state_that_a_call_sets_counts_to_its_memory_as_it_is_after_parsing() {
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let cx = call();
+    let set = made.sandbox.run(CallOrigin::Call(cx.clone()), |mut store, _| {
+        Box::pin(async move {
+            let mut set = |json: String| session::Host::set_state(store.data_mut(), "numbers".into(), json);
+            Ok([set(format!("\"{}\"", "x".repeat(400_000))), set(format!("[0{}]", ",0".repeat(200_000)))])
+        })
+    });
+    let [text, numbers] = set.await.unwrap();
+    text.unwrap();
+    let error = numbers.unwrap_err();
+    assert_eq!(error.code, "LIMIT_REACHED");
+    assert_eq!(error.message, "state key `numbers` is not set: it exceeded its limit of 4 MiB of memory");
+    assert_eq!(cx.take_actions().state_delta["numbers"].as_str().unwrap().len(), 400_000);
 }
 
 #[tokio::test]

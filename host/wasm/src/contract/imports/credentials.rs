@@ -32,6 +32,9 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 
 pub(super) async fn get(mut store: impl StoreAccess, config: String) -> Result<Option<String>, wit::Error> {
     let Request { cx, authenticator, .. } = store.with_state(|state| state.credential_request(&config))?;
+    // The token server may be asked, which the component chooses.
+    let counted = store.with_state(|state| state.usage.count_request());
+    counted.map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
     match authenticator.credential(&cx).await {
         Ok(credential) => Ok(credential.map(|credential| to_json(&for_guest(credential)))),
         Err(error) => Err(store.with_state(|state| state.credential_error(error))),

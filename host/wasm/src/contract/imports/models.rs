@@ -17,6 +17,9 @@ use crate::runtime::store::HostState;
 use crate::runtime::store::call_usage::CallUsage;
 use crate::runtime::store::memory::MemoryReservation;
 
+/// Number of texts that are embedded at a time, and count as one call of a model.
+const MAX_EMBEDDED_TEXTS: usize = 100;
+
 impl Host for HostState {
     fn list(&mut self) -> Result<Vec<String>, wit::Error> {
         self.context()?;
@@ -39,7 +42,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
     }
 }
 
-/// Embeds texts with the embedder of this name.
+/// Embeds texts with the embedder of this name. The vectors count as memory of the guest until they are passed on.
 pub(super) async fn embed(
     mut store: impl StoreAccess,
     model: String,
@@ -48,11 +51,21 @@ pub(super) async fn embed(
     let cx = check_permission(&mut store, Permission::Model(&model))?;
     let _reservation = reserve(&mut store, texts.estimated_size())?;
     let usage = store.with_state(|state| state.usage.clone());
-    usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
-    cx.invocation.count_llm_call(&cx.agent)?;
+    // A call without texts counts, too.
+    for _ in 0..texts.len().div_ceil(MAX_EMBEDDED_TEXTS).max(1) {
+        usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
+        cx.invocation.count_llm_call(&cx.agent)?;
+    }
     cx.invocation.ensure_turn().await?;
     let embedder = cx.invocation.services.models.embedder(&model).map_err(RunError::Model)?;
-    Ok(embedder.embed(texts).await.map_err(RunError::Model)?)
+    let (mut vectors, mut reservations) = (Vec::new(), Vec::new());
+    for batch in texts.chunks(MAX_EMBEDDED_TEXTS) {
+        let embedded = embedder.embed(batch.to_vec()).await.map_err(RunError::Model)?;
+        let bytes = embedded.iter().map(|vector| size_of_val(vector.as_slice()) as u64).sum();
+        reservations.push(reserve(&mut store, bytes)?);
+        vectors.extend(embedded);
+    }
+    Ok(vectors)
 }
 
 /// Sends a request to the model that it names, or to the agent's own.
@@ -72,6 +85,10 @@ pub(super) async fn generate(
         None
     };
     check_permission(&mut store, Permission::Model(&request.model))?;
+    store.with_state(|state| {
+        let checked = state.grants.check_model_tools(&state.component, &request.model_tools, &[]);
+        checked.map_err(|denial| denial.report(&state.log))
+    })?;
     // Unknown models count as well: each attempt writes to the log.
     let usage = store.with_state(|state| state.usage.clone());
     usage.count_model_call().map_err(|exceeded| wit_error("LIMIT_REACHED", exceeded.for_callers()))?;
@@ -80,7 +97,9 @@ pub(super) async fn generate(
         None => cx.invocation.services.models.model(&request.model).map_err(RunError::Model)?,
     };
     let streaming_mode = if streaming { StreamingMode::On } else { StreamingMode::Off };
-    let responses = cx.generate(&*model, request, streaming_mode).await?;
+    // A model of a component shares the memory of the run.
+    let nesting = store.with_state(|state| state.nesting.clone().of_model_call(state.run_key()));
+    let responses = nesting.scope(cx.generate(&*model, request, streaming_mode)).await?;
     Ok(ModelAnswer {
         responses: Some(responses),
         aggregator: streaming.then(Aggregator::default),

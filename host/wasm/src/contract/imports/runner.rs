@@ -15,11 +15,12 @@ use wasmtime::component::{HasSelf, StreamReader};
 
 use super::{Access as Accessor, StoreAccess, check_change, live, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::runner::{Host, HostWithStore};
-use crate::contract::convert::{EstimateSize, FromWit, ToWit, parse_json, wit};
+use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, parse_json, wit};
 use crate::contract::stream;
 use crate::policy::{Access, Grants, Permission};
 use crate::runtime::store::HostState;
 use crate::runtime::store::call_usage::CallUsage;
+use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::nesting::{MAX_CONCURRENT_CALLS, Nesting};
 
 impl Host for HostState {
@@ -125,6 +126,11 @@ pub(super) fn admit(store: &mut impl StoreAccess, app: &str) -> Result<Admission
     Ok(Admission { nesting, usage, grants, permit })
 }
 
+/// Returns the most bytes that the values of state keys take after parsing.
+pub(super) fn state_size(state: &[(String, String)]) -> u64 {
+    state.iter().map(|(key, json)| ITEM_SIZE + key.estimated_size() + parsed_size(json)).sum()
+}
+
 /// Parses the values of state keys.
 pub(super) fn to_state(state: Vec<(String, String)>) -> Result<JsonMap, wit::Error> {
     let parsed = state.into_iter().map(|(key, json)| Ok((key, parse_json(&json, "a state value")?)));
@@ -191,7 +197,6 @@ fn failure(info: &wit::RunInfo, error: &RunError) -> wit::Event {
 
 impl EstimateSize for wit::RunRequest {
     fn estimated_size(&self) -> u64 {
-        let state = self.state_delta.iter().map(|(key, value)| key.estimated_size() + value.estimated_size());
-        self.message.estimated_size() + state.sum::<u64>()
+        self.message.estimated_size() + state_size(&self.state_delta)
     }
 }

@@ -9,6 +9,7 @@ use crate::contract::bindings::hatchery::agent::session::{
 use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, parse_json, to_json, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
+use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::pending_writes::WriteKey;
 
 /// Maximum number of events of one call, for any `limit`.
@@ -60,12 +61,17 @@ impl Host for HostState {
     fn set_state(&mut self, key: String, json: String) -> Result<(), wit::Error> {
         self.writable()?;
         self.check(Permission::State(Access::Write, &key))?;
+        // The parsed value can take many times its text.
+        let reservation = self.usage.reserve(parsed_size(&json)).map_err(|error| {
+            wit_error("LIMIT_REACHED", format!("state key `{}` is not set: {}", short(&key), error.for_callers()))
+        })?;
         let value = parse_json(&json, "the state value")?;
         self.writes.record(WriteKey::State(key.clone()), key.len() + json.len()).map_err(|exceeded| {
             self.log.report_limit("limits.result", &exceeded);
             let message = format!("state key `{}` is not set, because this call has set too much", short(&key));
             wit_error("LIMIT_REACHED", format!("{message}: {}", exceeded.for_callers()))
         })?;
+        self.writes.hold(WriteKey::State(key.clone()), reservation);
         self.context()?.set_state(key, value);
         Ok(())
     }
@@ -81,6 +87,10 @@ impl Host for HostState {
     fn request_confirmation(&mut self, hint: String, payload: Option<String>) -> Result<(), wit::Error> {
         self.writable()?;
         let size = hint.len() + payload.as_ref().map_or(0, String::len);
+        let reservation = self.usage.reserve(hint.len() as u64 + payload.as_deref().map_or(0, parsed_size));
+        let reservation = reservation.map_err(|error| {
+            wit_error("LIMIT_REACHED", format!("no confirmation is requested: {}", error.for_callers()))
+        })?;
         let payload = payload.map(|json| parse_json(&json, "the payload of a confirmation")).transpose()?;
         self.writes.record(WriteKey::Confirmation, size).map_err(|exceeded| {
             self.log.report_limit("limits.result", &exceeded);
@@ -89,6 +99,7 @@ impl Host for HostState {
                 format!("no confirmation is requested, because this call has set too much: {}", exceeded.for_callers()),
             )
         })?;
+        self.writes.hold(WriteKey::Confirmation, reservation);
         Ok(self.context()?.request_confirmation(hint, payload)?)
     }
 

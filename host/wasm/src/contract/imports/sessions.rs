@@ -9,7 +9,7 @@ use hatchery_core::{
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::runner::to_state;
+use super::runner::{state_size, to_state};
 use super::session::{MAX_EVENTS, take_within};
 use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::sessions::{Host, HostWithStore};
@@ -81,8 +81,7 @@ pub(super) async fn create(
     for (key, _) in &state {
         store.with_state(|host| host.check(Permission::State(Access::Write, key)))?;
     }
-    let size = state.iter().map(|(key, value)| key.estimated_size() + value.estimated_size()).sum();
-    let _reservation = reserve(&mut store, size)?;
+    let _reservation = reserve(&mut store, state_size(&state))?;
     let state = to_state(state)?;
     let user = &cx.invocation.session_key.user;
     if let Some(id) = &id {

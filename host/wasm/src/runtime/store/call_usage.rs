@@ -63,9 +63,14 @@ impl CallUsage {
         self.take(&self.tool_calls, 1, self.limits.tool_calls, Limit::ToolCalls)
     }
 
+    /// Counts an HTTP request that the host may send for the call.
+    pub(crate) fn count_request(&self) -> Result<(), LimitExceeded> {
+        self.take(&self.requests, 1, self.limits.outbound_calls, Limit::OutboundCalls)
+    }
+
     /// Counts an HTTP request, which is open until the returned guard is dropped.
     pub(crate) fn begin_request(self: &Arc<Self>) -> Result<OpenRequest, LimitExceeded> {
-        self.take(&self.requests, 1, self.limits.outbound_calls, Limit::OutboundCalls)?;
+        self.count_request()?;
         self.take(&self.open_requests, 1, self.limits.open_streams, Limit::OpenStreams)?;
         Ok(OpenRequest(self.clone()))
     }

@@ -22,14 +22,28 @@ pub(crate) struct Nesting {
     depth: u32,
     /// Bounds the calls of this tree that run at one time, so that one tree cannot take all instances of the engine.
     permits: Arc<Semaphore>,
+    /// The key of the run whose code calls a model. `None` for other calls, which know their run.
+    run: Option<usize>,
 }
 
 impl Nesting {
     /// Returns the nesting of the current task, or of a new tree outside of any call.
     pub(crate) fn current() -> Self {
-        CURRENT
-            .try_with(Clone::clone)
-            .unwrap_or_else(|_| Self { depth: 0, permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)) })
+        CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self {
+            depth: 0,
+            permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
+            run: None,
+        })
+    }
+
+    /// Returns the key of the run whose code calls a model in the current task. `None` for other callers.
+    pub(crate) fn calling_run() -> Option<usize> {
+        CURRENT.try_with(|nesting| nesting.run).ok().flatten()
+    }
+
+    /// Returns the nesting of a model call by the code of a run.
+    pub(crate) fn of_model_call(self, run: Option<usize>) -> Self {
+        Self { run, ..self }
     }
 
     /// Returns the nesting of a call made by this one.

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::memory::MemoryReservation;
 use crate::contract::convert::ITEM_SIZE;
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
@@ -11,6 +12,8 @@ pub(crate) struct PendingWrites {
     limits: Limits,
     sizes: HashMap<WriteKey, u64>,
     total: u64,
+    /// The memory of the values, the last one per key.
+    reservations: HashMap<WriteKey, MemoryReservation>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -24,7 +27,7 @@ pub(crate) enum WriteKey {
 
 impl PendingWrites {
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, sizes: HashMap::new(), total: 0 }
+        Self { limits, sizes: HashMap::new(), total: 0, reservations: HashMap::new() }
     }
 
     /// Records that `key` is set to a value of `bytes`. A new value replaces the size of the earlier one.
@@ -41,6 +44,16 @@ impl PendingWrites {
         self.total = total;
         self.sizes.insert(key, size);
         Ok(())
+    }
+
+    /// Keeps the memory of the value of `key` reserved, until the key is set again or the call ends.
+    pub(crate) fn hold(&mut self, key: WriteKey, reservation: MemoryReservation) {
+        self.reservations.insert(key, reservation);
+    }
+
+    /// Releases the memory of all values, because the call has ended.
+    pub(super) fn release(&mut self) {
+        self.reservations.clear();
     }
 
     /// Returns the most bytes of one answer of the host.

@@ -32,8 +32,8 @@ const HOST_RESOURCES: usize = 24;
 pub(crate) enum CallOrigin {
     /// The description of the component, when it is loaded.
     Describe,
-    /// A model request, which may come from outside of any session.
-    Model,
+    /// A model request, which may come from outside of any session. Has the key of the run whose code sends it.
+    Model(Option<usize>),
     /// A plugin's `close` hook, which runs outside of any session.
     Close,
     /// A call within a run, such as a call of a tool or a callback.
@@ -46,7 +46,7 @@ impl CallOrigin {
     /// Returns the context of the call; `None` outside of runs.
     pub(crate) fn context(&self) -> Option<&CallContext> {
         match self {
-            Self::Describe | Self::Model | Self::Close => None,
+            Self::Describe | Self::Model(_) | Self::Close => None,
             Self::Call(cx) => Some(cx),
             Self::Agent(cx, _) => Some(&cx.call),
         }
@@ -54,7 +54,12 @@ impl CallOrigin {
 
     /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
     fn run_key(&self) -> Option<usize> {
-        Some(Arc::as_ptr(&self.context()?.invocation.usage) as usize)
+        match self {
+            Self::Model(run) => *run,
+            Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => {
+                Some(Arc::as_ptr(&self.context()?.invocation.usage) as usize)
+            }
+        }
     }
 }
 
@@ -111,7 +116,7 @@ impl HostState {
                 bare = WasiEnvironment::for_describe();
                 &bare
             }
-            CallOrigin::Model | CallOrigin::Close | CallOrigin::Call(_) | CallOrigin::Agent(..) => {
+            CallOrigin::Model(_) | CallOrigin::Close | CallOrigin::Call(_) | CallOrigin::Agent(..) => {
                 &sandbox.wasi_environment
             }
         };
@@ -172,6 +177,7 @@ impl HostState {
         self.log.reset(None);
         self.http.drop_invocation();
         self.runs.clear();
+        self.writes.release();
         // This cannot fail without a run.
         let _ = self.memory.move_to_run(None);
     }
@@ -181,6 +187,11 @@ impl HostState {
         if !matches!(self.origin, None | Some(CallOrigin::Describe)) {
             self.statistics.record_peak_memory(self.memory.peak());
         }
+    }
+
+    /// Returns the key of the run that the call belongs to; `None` outside of runs.
+    pub(crate) fn run_key(&self) -> Option<usize> {
+        self.origin.as_ref().and_then(CallOrigin::run_key)
     }
 
     /// Returns true if the guest may send HTTP requests to any host.
