@@ -386,7 +386,8 @@ async fn metadata(
     let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
     let ArtifactStream { part, created: create_time, custom_metadata, len, .. } = artifact;
     let [app, user, id, encoded] = [&*key.app, &*key.user, &*key.id, name].map(encode_segment);
-    let path = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
+    let route = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
+    let path = state.config().path_of(&route);
     let (canonical_uri, mime_type, size) = match part.data {
         PartData::InlineData(blob) => (path, Some(blob.mime_type), len),
         PartData::FileData(file) => (file.file_uri, file.mime_type, 0),
