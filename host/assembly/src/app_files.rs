@@ -12,6 +12,7 @@ use hatchery_wasm::{CatalogHandle, file_sha256, write_atomically};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
+use tokio::sync::Mutex;
 use uuid::Uuid;
 
 use crate::config::FILE_NAME;
@@ -22,6 +23,9 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 
 /// Maximum number of levels of folders below the folder of an app.
 const MAX_DEPTH: usize = 8;
+
+/// Held while files are checked and written, by one edit of the process at a time.
+static EDIT: Mutex<()> = Mutex::const_new(());
 
 /// The YAML files of the apps in a served folder. Cheap to clone.
 #[derive(Clone)]
@@ -115,11 +119,16 @@ impl AppFiles {
     /// # Errors
     /// If the app would not serve, or a file is not the one that its author has read. Then nothing is written.
     pub async fn write(&self, app: &str, texts: Texts, known: &BTreeMap<String, String>) -> Result<(), AppFilesError> {
+        let edit = EDIT.lock().await;
         if let Some(diagnostic) = self.check(app, texts.clone()).await? {
             return Err(AppFilesError::Invalid(diagnostic));
         }
         let (folder, known) = (self.folder(app)?, known.clone());
-        let write = move || write_files(&folder, &texts, &known);
+        let write = move || {
+            // Until the files are written, even if the caller goes away.
+            let _edit = edit;
+            write_files(&folder, &texts, &known)
+        };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)?
     }
 
@@ -384,6 +393,24 @@ mod tests {
             .await
             .unwrap();
         assert!(folder.path().join("fresh/root_agent.yaml").is_file());
+    }
+
+    #[tokio::test]
+    async fn of_concurrent_edits_of_the_same_version_one_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_host, files) = host(folder.path()).await;
+        for round in 0..5 {
+            let read: BTreeMap<_, _> =
+                files.list("hello").unwrap().into_iter().map(|file| (file.path, file.sha256)).collect();
+            let mut writes = tokio::task::JoinSet::new();
+            for number in 0..8 {
+                let (files, read) = (files.clone(), read.clone());
+                let edit = GOOD.replace("Greet", &format!("Greet {round} {number}"));
+                writes.spawn(async move { files.write("hello", texts([("root_agent.yaml", &edit)]), &read).await });
+            }
+            let written = writes.join_all().await;
+            assert_eq!(written.iter().filter(|written| written.is_ok()).count(), 1, "{written:?}");
+        }
     }
 
     #[tokio::test]

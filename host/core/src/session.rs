@@ -351,6 +351,11 @@ pub trait SessionService: Send + Sync {
         Err(StoreError::InvalidRequest("this session service cannot find sessions by retention rules".into()))
     }
 
+    /// Returns true if the service can [find expired sessions](SessionService::list_expired). The default is false.
+    fn has_retention(&self) -> bool {
+        false
+    }
+
     /// Deletes a session with its events. Succeeds if it does not exist. Shared state is kept.
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError>;
 

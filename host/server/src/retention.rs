@@ -37,7 +37,7 @@ async fn delete_expired(state: &AppState, rules: RetentionConfig) {
             match state.runner().delete_expired(&app, &rule(&rules), rules.keep_artifacts).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),
-                Err(error @ StoreError::InvalidRequest(_)) => {
+                Err(error @ StoreError::InvalidRequest(_)) if !state.services().sessions.has_retention() => {
                     tracing::error!(code = error.code(), "`retention` has no effect: {error}");
                     return std::future::pending().await;
                 }

@@ -1,9 +1,10 @@
 //! Code of models in the default executor, whose component is installed with the host.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use hatchery_tests::{Folder, Host, event, paths};
+use hatchery_tests::{Folder, Host, StuckEngine, event, paths};
 
 use crate::cli::hatchery;
 
@@ -57,5 +58,29 @@ async fn code_of_a_session_sees_what_its_earlier_code_has_left_also_after_a_rest
     let events = host.ask("calculator", "other", "Now add one").await?;
     ensure!(serde_json::to_string(&events)?.contains("variable `total` referenced before assignment"), "{events:?}");
     ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_chat_in_the_terminal_ends_with_its_container() -> Result<()> {
+    let (engine, folder) = (StuckEngine::start("41")?, Folder::empty()?);
+    let agent = "name: analyst\nmodel: scripted:analyst/answers.yaml\ninstruction: Compute.\n\
+                 code_executor: { name: python, stateful: true }\n";
+    folder.write("analyst/root_agent.yaml", agent)?;
+    folder.write(
+        "analyst/answers.yaml",
+        "turns:\n  - when: { user: tool_output }\n    reply: 'It is {number}.'\n  - reply: \"```python\\nprint(41)\\n```\"\n",
+    )?;
+    let socket = engine.socket();
+    folder.write_operator_config(&format!(
+        "code_executors: {{ python: {{ container: {{ socket: {}, image: 'python:3' }} }} }}\n",
+        socket.display()
+    ))?;
+    let config = folder.operator_config().display().to_string();
+    let args = ["run", ".", "analyst", "--message", "begin", "--config", &config];
+    let output = hatchery(&folder.served(), &args).await?;
+    ensure!(output.stdout.contains("It is 41."), "{}{}", output.stdout, output.stderr);
+    let removal = tokio::time::timeout(Duration::from_secs(10), engine.wait_for_removal()).await;
+    ensure!(removal.is_ok(), "the container was not removed; {}", output.stderr);
     Ok(())
 }

@@ -50,6 +50,7 @@ struct SenderInner {
 }
 
 type Configs = BTreeMap<String, PushConfig>;
+type Reports = BTreeMap<String, Timestamp>;
 
 /// The configurations of a task, and the progress of its notifications.
 #[derive(Default, Deserialize)]
@@ -58,7 +59,9 @@ struct PushRecord {
     configs: Configs,
     /// The revision of the task's session up to which events were sent.
     delivered: u64,
-    /// Time of the last task state that was sent. `None` if none was sent yet.
+    /// Time of the last task state that was sent, by the id of the configuration.
+    reports: Reports,
+    /// The time for all configurations, in records of earlier versions.
     reported: Option<Timestamp>,
     /// The user of the task. `None` if clients are not authenticated.
     user: Option<Arc<str>>,
@@ -78,8 +81,31 @@ impl PushRecord {
                 false
             }
         });
+        let Self { configs, reports, reported, .. } = &mut record;
+        if let Some(time) = reported.take() {
+            for id in configs.keys() {
+                reports.entry(id.clone()).or_insert(time);
+            }
+        }
+        reports.retain(|id, _| configs.contains_key(id));
         record
     }
+
+    /// Returns the configurations to which the task's state of this time was not sent.
+    fn due(&self, time: Option<Timestamp>) -> Configs {
+        let due = self.configs.iter().filter(|(id, _)| self.reports.get(*id).copied() != time);
+        due.map(|(id, config)| (id.clone(), config.clone())).collect()
+    }
+
+    /// Returns the time of the oldest state that a configuration knows. `None` if one of them knows none.
+    fn oldest_report(&self) -> Option<Timestamp> {
+        if self.reports.len() < self.configs.len() { None } else { self.reports.values().min().copied() }
+    }
+}
+
+/// Returns the change that stores these reports, in place of the time of earlier versions.
+fn report_changes(reports: &Reports) -> [(String, Value); 2] {
+    [("reports".into(), json!(reports)), ("reported".into(), Value::Null)]
 }
 
 impl PushSender {
@@ -114,8 +140,8 @@ impl PushSender {
         })
     }
 
-    /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), events after revision `after`
-    /// and states newer than `reported` are sent.
+    /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), its state is sent unless it is of
+    /// the time `reported`. The first configuration of a task determines the revision after which events are sent.
     ///
     /// # Errors
     /// If a value is too large, the URL is not allowed, or the task has too many configurations.
@@ -135,13 +161,17 @@ impl PushSender {
         let key = session(app, task);
         let known = self.read(&key).await?;
         let is_new = known.is_none();
-        let mut configs = known.map(|record| record.configs).unwrap_or_default();
+        let PushRecord { mut configs, mut reports, .. } = known.unwrap_or_default();
         if !configs.contains_key(&id) && configs.len() >= MAX_CONFIGS {
             return Err(A2aError::invalid_params(format!("a task has at most {MAX_CONFIGS} push configurations")));
         }
+        match reported {
+            Some(time) => reports.insert(id.clone(), time),
+            None => reports.remove(&id),
+        };
         configs.insert(id, config.clone());
-        let mut changes =
-            JsonMap::from_iter([("configs".into(), json!(configs)), ("reported".into(), json!(reported))]);
+        let mut changes = JsonMap::from_iter(report_changes(&reports));
+        changes.insert("configs".into(), json!(configs));
         if is_new {
             changes.insert("delivered".into(), after.into());
             changes.extend(task.user.as_ref().map(|user| ("user".to_owned(), json!(user))));
@@ -239,9 +269,9 @@ impl PushSender {
 
     /// Sends the events of a task since the last notification until it ends or waits, then its state.
     async fn follow(&self, app: &str, task: &TaskId, key: &SessionKey) -> Result<(), A2aError> {
-        let Some(PushRecord { mut delivered, reported, .. }) = self.read(key).await? else { return Ok(()) };
+        let Some(record) = self.read(key).await? else { return Ok(()) };
+        let (mut delivered, mut last_change) = (record.delivered, record.oldest_report());
         let (runner, mut converter) = (&self.0.runner, Converter::new(task.clone()));
-        let mut last_change = reported;
         let stored = loop {
             let stored = StoredTask::load(runner, app, task.clone()).await?;
             let changed: Vec<_> = stored.runs_changed_since(last_change).map(|run| run.id.clone()).collect();
@@ -253,7 +283,8 @@ impl PushSender {
                 while let Some(update) = updates.next().await {
                     let RunUpdate::Event { revision: Some(revision), event } = update? else { continue };
                     for update in converter.updates(&event) {
-                        self.notify(app, task, key, update).await?;
+                        let PushRecord { configs, .. } = self.read(key).await?.unwrap_or_default();
+                        self.notify(app, task, &configs, update).await?;
                     }
                     delivered = revision;
                     self.write_sent(key, JsonMap::from_iter([("delivered".into(), delivered.into())])).await?;
@@ -261,15 +292,15 @@ impl PushSender {
             }
             last_change = stored.updated_at();
         };
-        if stored.updated_at() == reported {
+        let due = self.read(key).await?.unwrap_or_default().due(stored.updated_at());
+        if due.is_empty() {
             return Ok(());
         }
-        let notified = self.notify(app, task, key, stored.status_update()).await?;
+        self.notify(app, task, &due, stored.status_update()).await?;
         if stored.state().is_terminal() {
-            return self.finish(key, notified).await;
+            return self.finish(key, &due).await;
         }
-        let sent = [("delivered".into(), stored.revision.into()), ("reported".into(), json!(stored.updated_at()))];
-        self.write_sent(key, JsonMap::from_iter(sent)).await
+        self.write_reports(key, &due, &stored).await
     }
 
     /// Stores the progress of notifications, unless the configurations were deleted.
@@ -281,23 +312,38 @@ impl PushSender {
         }
     }
 
-    /// Deletes the configurations of a task that has ended, with their credentials. Those that were set after the last
-    /// notification are kept for the next notification.
-    async fn finish(&self, key: &SessionKey, notified: Configs) -> Result<(), A2aError> {
+    /// Stores that a state of a task was sent. Configurations that were replaced meanwhile are left out.
+    async fn write_reports(&self, key: &SessionKey, notified: &Configs, stored: &StoredTask) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
-        match self.read(key).await? {
-            Some(record) if record.configs != notified => Ok(()),
-            _ => Ok(self.0.runner.services().sessions.delete(key).await?),
-        }
+        let (Some(PushRecord { configs, mut reports, .. }), Some(time)) = (self.read(key).await?, stored.updated_at())
+        else {
+            return Ok(());
+        };
+        let told = notified.iter().filter(|(id, config)| configs.get(*id) == Some(*config));
+        reports.extend(told.map(|(id, _)| (id.clone(), time)));
+        let mut changes = JsonMap::from_iter(report_changes(&reports));
+        changes.insert("delivered".into(), stored.revision.into());
+        self.write(key, changes).await
     }
 
-    /// Sends an update to all URLs of a task, and returns their configurations. Clients of version 0.3 get the whole
-    /// task when its state changes.
+    /// Deletes the configurations of a task that know its end, with their credentials. Those that were set after the last
+    /// notification are kept for the next notification.
+    async fn finish(&self, key: &SessionKey, notified: &Configs) -> Result<(), A2aError> {
+        let _guard = self.0.change.lock().await;
+        let Some(PushRecord { mut configs, .. }) = self.read(key).await? else { return Ok(()) };
+        configs.retain(|id, config| notified.get(id) != Some(&*config));
+        if configs.is_empty() {
+            return Ok(self.0.runner.services().sessions.delete(key).await?);
+        }
+        self.write(key, JsonMap::from_iter([("configs".into(), json!(configs))])).await
+    }
+
+    /// Sends an update to the URLs of these configurations of a task. Clients of version 0.3 get the whole task when its
+    /// state changes.
     ///
     /// # Errors
     /// Those of the session service, and if this host sends no notifications any more.
-    async fn notify(&self, app: &str, task: &TaskId, key: &SessionKey, update: Update) -> Result<Configs, A2aError> {
-        let configs = self.read(key).await?.unwrap_or_default().configs;
+    async fn notify(&self, app: &str, task: &TaskId, configs: &Configs, update: Update) -> Result<(), A2aError> {
         let (delivery, mut deliveries) = (self.delivery()?, Vec::new());
         for config in configs.values() {
             let body = match (config.version, &update) {
@@ -311,7 +357,7 @@ impl PushSender {
             deliveries.push(delivery.deliver(config, body));
         }
         join_all(deliveries).await;
-        Ok(configs)
+        Ok(())
     }
 
     /// Continues with the tasks of these apps that were followed when the host ended.
@@ -335,15 +381,14 @@ impl PushSender {
     /// Continues with one task. The configurations of a task that no longer exists, or has ended without
     /// anything left to send, are deleted.
     async fn resume_task(&self, app: &str, key: &SessionKey) -> Result<(), A2aError> {
-        let user = self.read(key).await?.and_then(|record| record.user);
-        let found = match TaskId::parse(&key.id, user) {
+        let record = self.read(key).await?.unwrap_or_default();
+        let found = match TaskId::parse(&key.id, record.user.clone()) {
             Some(id) => StoredTask::load(&self.0.runner, app, id).await,
             None => Err(A2aError::task_not_found(&key.id)),
         };
         match found {
             Ok(stored) => {
-                let reported = self.read(key).await?.and_then(|record| record.reported);
-                if stored.state().is_terminal() && stored.updated_at() == reported {
+                if stored.state().is_terminal() && record.due(stored.updated_at()).is_empty() {
                     return Ok(self.0.runner.services().sessions.delete(key).await?);
                 }
                 self.watch(app, &stored.id);

@@ -163,6 +163,25 @@ async fn an_answer_before_the_question_is_delivered_is_followed_too() {
     assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
 }
 
+#[tokio::test]
+async fn a_further_configuration_of_a_task_that_waits_is_alone_told_the_state() {
+    let (first, mut of_first) = webhook().await;
+    let (second, mut of_second) = webhook().await;
+    let server = Server::new(options(PushLimits::default()));
+    let asking = server.result("SendMessage", with_push(&server, "ask a", json!({"id": "one", "url": first}))).await;
+    let id = &asking["task"]["id"];
+    while brief(&of_first.recv().await.unwrap()) != "INPUT_REQUIRED" {}
+    let config = json!({"taskId": id, "id": "two", "url": second});
+    server.result("CreateTaskPushNotificationConfig", config).await;
+    assert_eq!(brief(&of_second.recv().await.unwrap()), "INPUT_REQUIRED");
+    let done = server.send_parts(answer("a"), json!({"taskId": id})).await;
+    assert_eq!(state(&done), "COMPLETED");
+    for expected in ["got a", "COMPLETED"] {
+        assert_eq!(brief(&of_first.recv().await.unwrap()), expected);
+        assert_eq!(brief(&of_second.recv().await.unwrap()), expected);
+    }
+}
+
 /// Sends `wait` with a push configuration, and returns the task when it has come to its stop.
 async fn waiting(server: &Server, url: &str) -> Value {
     let mut params = with_push(server, "wait", json!({"url": url}));

@@ -119,9 +119,9 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
         Ok(Some(Content::new("user", parts.collect())))
     }
 
-    /// Closes the runner and its plugins.
-    pub async fn close(self) {
-        self.runner.close().await;
+    /// Waits until no run and no compaction is in progress.
+    pub async fn end(self) {
+        self.runner.drain().await;
     }
 
     /// Prompts for a line. `None` at the end of the input or after an interrupt.

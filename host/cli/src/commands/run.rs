@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::AppSource;
-use hatchery_engine::{App, Runner};
+use hatchery_core::Plugin;
+use hatchery_engine::App;
 use hatchery_recordings::Recorder;
 
 use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
@@ -69,8 +70,12 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let app = select_app(host.apps().as_ref(), app_name)?;
     let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let has_terminal = std::io::stdin().is_terminal() && !args.json;
-    let (runner, app) = match &args.record {
-        Some(folder) => (with_recorder(host.runner(), folder)?, recordings::without_compaction(&app)),
+    let recorder = args.record.as_deref().map(create_recorder).transpose()?;
+    let (runner, app) = match &recorder {
+        Some(recorder) => {
+            let runner = host.runner().with_prepended_plugin(host.services().clone(), recorder.clone());
+            (runner, recordings::without_compaction(&app))
+        }
         None => (host.runner().clone(), app),
     };
     let approval_mode = approval_mode(args.yes, args.no, has_terminal);
@@ -80,9 +85,11 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         Some(message) => chat.run_turn(&message).await,
         None => chat.run(has_terminal).await,
     };
-    // The runner of a recorder also closes the plugins of the host.
-    chat.close().await;
-    host.mcp_servers().close().await;
+    chat.end().await;
+    if let Some(recorder) = recorder {
+        recorder.close().await;
+    }
+    host.close().await;
     outcome
 }
 
@@ -130,11 +137,10 @@ fn select_app(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Ar
     })
 }
 
-/// Returns the runner with a plugin that records the session in a folder.
-fn with_recorder(runner: &Runner, folder: &Path) -> anyhow::Result<Runner> {
+/// Returns a plugin that records the session in a folder, which is created.
+fn create_recorder(folder: &Path) -> anyhow::Result<Arc<Recorder>> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let recorder = Arc::new(Recorder::single_session(folder));
-    Ok(runner.with_prepended_plugin(runner.services().clone(), recorder))
+    Ok(Arc::new(Recorder::single_session(folder)))
 }
 
 #[cfg(test)]

@@ -79,6 +79,11 @@ pub trait WrapperSessionService: Send + Sync {
         self.inner().list_expired(app, rule, limit).await
     }
 
+    /// See [`SessionService::has_retention`].
+    fn has_retention(&self) -> bool {
+        self.inner().has_retention()
+    }
+
     /// See [`SessionService::delete`].
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         self.inner().delete(key).await
@@ -187,6 +192,10 @@ impl<T: WrapperSessionService> SessionService for T {
         limit: usize,
     ) -> Result<Vec<ExpiredSession>, StoreError> {
         WrapperSessionService::list_expired(self, app, rule, limit).await
+    }
+
+    fn has_retention(&self) -> bool {
+        WrapperSessionService::has_retention(self)
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {

@@ -49,11 +49,14 @@ impl LoopDriver<'_> {
             call.invocation.count_llm_call(&call.agent)?;
             return self.answer_in_place(input, first.is_some(), response).await;
         }
+        let recordings = self.recordings().await?;
         request.progress = call.span().begin_model_call();
         let request = Arc::new(request);
         let started = Instant::now();
         let error = match call.invocation.connect(&call.agent, model.as_ref(), LlmRequest::clone(&request)).await {
-            Ok(connection) => return Conversation::new(self, input, &*connection, &request).run(first).await,
+            Ok(connection) => {
+                return Conversation::new(self, input, &*connection, &request, recordings).run(first).await;
+            }
             Err(error) => error,
         };
         let mut span = call.span().start_at(SpanOperation::Model, "", Some(started));
@@ -64,6 +67,16 @@ impl LoopDriver<'_> {
         let RunError::Model(error) = error else { return Err(error) };
         let response = self.recover_model_call(&request, error).await?;
         self.answer_in_place(input, first.is_some(), response).await
+    }
+
+    /// Returns the recordings of a conversation; `None` if its speech is not saved.
+    async fn recordings(&self) -> Result<Option<[Recording; 2]>, RunError> {
+        let call = &self.cx.call;
+        if !call.invocation.run_config.save_live_audio_as_artifacts {
+            return Ok(None);
+        }
+        let known = call.list_artifacts().await?;
+        Ok(Some(["input", "output"].map(|side| Recording::of(side, &call.invocation.id, &known))))
     }
 
     /// Emits the answer of a callback in place of the model's. Stops the queue if the user has begun to speak.
@@ -115,8 +128,8 @@ impl<'a> Conversation<'a> {
         input: &'a LiveInput,
         connection: &'a dyn LiveConnection,
         request: &'a Arc<LlmRequest>,
+        recordings: Option<[Recording; 2]>,
     ) -> Self {
-        let is_recorded = driver.cx.call.invocation.run_config.save_live_audio_as_artifacts;
         Self {
             driver,
             input,
@@ -128,7 +141,7 @@ impl<'a> Conversation<'a> {
             user_speech: Speech::default(),
             model_speech: Speech::default(),
             model_text: ModelText::new(),
-            recordings: is_recorded.then(|| [Recording::of("input"), Recording::of("output")]),
+            recordings,
             usage: None,
             span: None,
             turns: 0,

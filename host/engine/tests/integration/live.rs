@@ -229,14 +229,17 @@ async fn a_streaming_tool_outside_of_a_live_conversation_is_an_error_that_the_mo
     assert!(app.transcript("hi").await[1].contains(expected));
 }
 
+fn chunk(byte: u8) -> Blob {
+    Blob { mime_type: "audio/pcm;rate=24000".into(), data: vec![byte; 2].into(), display_name: None }
+}
+
+fn says(byte: u8) -> Step {
+    let part = Part::from(PartData::InlineData(chunk(byte)));
+    Step::Send(LiveResponse::Content(Content::new("model", vec![part])))
+}
+
 #[tokio::test]
 async fn speech_is_saved_as_artifacts_if_the_run_asks_for_it() {
-    let chunk =
-        |byte: u8| Blob { mime_type: "audio/pcm;rate=24000".into(), data: vec![byte; 2].into(), display_name: None };
-    let says = |byte| {
-        let part = Part::from(PartData::InlineData(chunk(byte)));
-        Step::Send(LiveResponse::Content(Content::new("model", vec![part])))
-    };
     let script = || vec![Step::Expect(LiveRequest::Blob(chunk(1))), says(2), says(3), said("hello"), complete()];
     for is_saved in [false, true] {
         let model = LiveModel::new([script()]);
@@ -260,6 +263,22 @@ async fn speech_is_saved_as_artifacts_if_the_run_asks_for_it() {
         let spoken = Blob { data: vec![2, 2, 3, 3].into(), ..chunk(0) };
         assert_eq!(output.data, PartData::InlineData(spoken));
     }
+}
+
+#[tokio::test]
+async fn the_speech_of_agents_of_one_run_has_names_of_its_own() {
+    let root = LiveModel::new([vec![says(1), call("c1", "transfer_to_agent", json!({"agent_name": "child"}))]]);
+    let child = LiveModel::new([vec![says(2), said("hello"), complete()]]);
+    let mut app = Harness::new(root.agent("root", |_| {}).with_sub_agents(vec![child.agent("child", |_| {})])).await;
+    app.config.save_live_audio_as_artifacts = true;
+    let mut live = Live::start(&app).await;
+    assert_eq!(live.ask("hi").await.last().unwrap(), "child: “hello”");
+    live.finish().await;
+    let session = app.session().await;
+    let saved: Vec<_> = session.events.iter().flat_map(|event| event.actions.artifact_delta.clone()).collect();
+    let run = &session.events[0].invocation_id;
+    let name = |number: u32| format!("live_output_{run}_{number}.pcm");
+    assert_eq!(saved, [(name(0), 0), (name(1), 0)]);
 }
 
 #[tokio::test]

@@ -55,8 +55,15 @@ struct SubscriptionsInner {
 }
 
 enum SubscriptionState {
-    Artifact(String),
-    File { file: WatchedFile, seen: Option<Stamp> },
+    Artifact {
+        user: String,
+        /// True if a change may have been missed.
+        is_missed: bool,
+    },
+    File {
+        file: WatchedFile,
+        seen: Option<Stamp>,
+    },
 }
 
 impl Subscriptions {
@@ -66,7 +73,7 @@ impl Subscriptions {
     /// If there are too many.
     pub(super) fn add(&self, uri: String, target: SubscriptionTarget) -> Result<(), String> {
         let state = match target {
-            SubscriptionTarget::Artifact(user) => SubscriptionState::Artifact(user),
+            SubscriptionTarget::Artifact(user) => SubscriptionState::Artifact { user, is_missed: false },
             SubscriptionTarget::File(file) => SubscriptionState::File { seen: file.stamp(), file },
         };
         let mut resources = self.0.resources.lock_unpoisoned();
@@ -82,9 +89,13 @@ impl Subscriptions {
         self.0.resources.lock_unpoisoned().remove(uri);
     }
 
-    /// Waits until a watched resource has changed, and returns its URI. Never returns if the host stops.
+    /// Waits until a watched resource has changed, and returns its URI. All watched artifacts count as changed if changes
+    /// were missed. Never returns if the host stops.
     pub(super) async fn next_change(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
         loop {
+            if let Some(uri) = self.missed_artifact() {
+                return uri;
+            }
             let files = self.files();
             if let Some(uri) = self.changed_file(&files) {
                 return uri;
@@ -92,7 +103,8 @@ impl Subscriptions {
             tokio::select! {
                 change = changes.recv() => match change {
                     Ok(change) if self.has_artifact(&change) => return change.uri.to_string(),
-                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Ok(_) => {}
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.mark_artifacts(),
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
                 () = tokio::time::sleep(FILE_INTERVAL), if !files.is_empty() => {}
@@ -103,13 +115,30 @@ impl Subscriptions {
 
     fn has_artifact(&self, change: &ArtifactChange) -> bool {
         let resources = self.0.resources.lock_unpoisoned();
-        matches!(resources.get(&*change.uri), Some(SubscriptionState::Artifact(user)) if **user == *change.user)
+        matches!(resources.get(&*change.uri), Some(SubscriptionState::Artifact { user, .. }) if **user == *change.user)
+    }
+
+    /// Marks all artifacts, after changes of unknown ones.
+    fn mark_artifacts(&self) {
+        for state in self.0.resources.lock_unpoisoned().values_mut() {
+            if let SubscriptionState::Artifact { is_missed, .. } = state {
+                *is_missed = true;
+            }
+        }
+    }
+
+    /// Returns a marked artifact, and removes its mark.
+    fn missed_artifact(&self) -> Option<String> {
+        self.0.resources.lock_unpoisoned().iter_mut().find_map(|(uri, state)| match state {
+            SubscriptionState::Artifact { is_missed, .. } => std::mem::take(is_missed).then(|| uri.clone()),
+            SubscriptionState::File { .. } => None,
+        })
     }
 
     fn files(&self) -> Vec<(String, WatchedFile)> {
         let resources = self.0.resources.lock_unpoisoned();
         let files = resources.iter().filter_map(|(uri, state)| match state {
-            SubscriptionState::Artifact(_) => None,
+            SubscriptionState::Artifact { .. } => None,
             SubscriptionState::File { file, .. } => Some((uri.clone(), file.clone())),
         });
         files.collect()
@@ -121,7 +150,7 @@ impl Subscriptions {
             let now = file.stamp();
             match self.0.resources.lock_unpoisoned().get_mut(uri) {
                 Some(SubscriptionState::File { seen, .. }) => std::mem::replace(seen, now) != now,
-                Some(SubscriptionState::Artifact(_)) | None => false,
+                Some(SubscriptionState::Artifact { .. }) | None => false,
             }
         });
         changed.map(|(uri, _)| uri.clone())

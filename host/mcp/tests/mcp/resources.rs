@@ -152,6 +152,32 @@ async fn a_client_is_notified_when_a_run_stores_an_artifact_that_it_watches() {
     assert!(hidden.to_string().contains("Resource not found"), "{hidden}");
 }
 
+/// Stores as many texts as the message says, with one event.
+fn hoarder() -> Agent {
+    let agent = custom("hoarder", |cx| async move {
+        let count: usize = cx.call.invocation.user_content().text().parse().unwrap();
+        for number in 0..count {
+            cx.call.save_artifact(&format!("{number:03}"), &Part::text("x")).await?;
+        }
+        cx.say("stored").await?;
+        Ok(())
+    });
+    agent.build().unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_misses_changes_is_notified_of_all_artifacts_that_it_watches() {
+    let client = Host::new(vec![hoarder()]).client().await;
+    let stored = call(&client, "run_hoarder", json!({"message": "1"})).await.unwrap();
+    let session = stored.structured_content.unwrap()["session"].clone();
+    let uri = format!("artifact:///hoarder/{}/000", session.as_str().unwrap());
+    client.subscribe(SubscribeRequestParams::new(&uri)).await.unwrap();
+    // The first of more changes than are kept for a client.
+    call(&client, "run_hoarder", json!({"message": "300", "session": session})).await.unwrap();
+    client.service().updated.notified().await;
+    assert_eq!(*client.service().updates.lock().unwrap(), [uri]);
+}
+
 #[tokio::test]
 async fn a_client_watches_at_most_256_resources() {
     let client = Host::new(vec![scribe()]).client().await;

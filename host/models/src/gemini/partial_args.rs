@@ -69,13 +69,10 @@ fn is_fragment(call: &FunctionCall) -> bool {
     call.name.is_empty() || call.extra.contains_key(PARTIAL_ARGS) || call.extra.contains_key(WILL_CONTINUE)
 }
 
-/// Sets the value at a path. A string is appended to an existing string.
+/// Sets the value at a path. A string is appended to an existing string. Without a value, nothing is changed.
 fn apply(args: &mut JsonMap, partial_arg: &Value) {
     let path = partial_arg.get("jsonPath").and_then(Value::as_str).unwrap_or_default();
-    let value = match partial_arg {
-        Value::Object(map) => ["stringValue", "numberValue", "boolValue"].iter().find_map(|key| map.get(*key)),
-        _ => None,
-    };
+    let Some(value) = value_of(partial_arg) else { return };
     let mut segments = parse_path(path).into_iter();
     let Some(first) = segments.next() else { return };
     let mut target = args.entry(first).or_insert(Value::Null);
@@ -84,9 +81,17 @@ fn apply(args: &mut JsonMap, partial_arg: &Value) {
         target = child;
     }
     match (target, value) {
-        (Value::String(text), Some(Value::String(more))) => text.push_str(more),
-        (target, value) => *target = value.cloned().unwrap_or(Value::Null),
+        (Value::String(text), Value::String(more)) => text.push_str(more),
+        (target, value) => *target = value.clone(),
     }
+}
+
+/// Returns the value of a partial argument. `None` if it has none, which differs from an explicit `nullValue`.
+fn value_of(partial_arg: &Value) -> Option<&Value> {
+    let map = partial_arg.as_object()?;
+    let set = |key: &str| map.get(key).filter(|value| !value.is_null());
+    let value = ["stringValue", "numberValue", "boolValue"].into_iter().find_map(set);
+    value.or_else(|| map.contains_key("nullValue").then_some(&Value::Null))
 }
 
 /// Returns the child of a list or object, and creates it if it does not exist. `None` if the index is out of range.

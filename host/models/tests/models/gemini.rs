@@ -407,6 +407,23 @@ async fn a_call_with_streamed_arguments_is_returned_once_and_complete() {
 }
 
 #[tokio::test]
+async fn a_partial_argument_without_a_value_changes_nothing() {
+    let partial = |arg: Value| json!([{ "functionCall": { "partialArgs": [arg], "willContinue": true } }]);
+    let calls = calls_of(vec![
+        json!([{ "functionCall": { "name": "book", "willContinue": true } }]),
+        json!([arg("$.city", json!("Par"), true), arg("$.guests", json!(2.0), true)]),
+        partial(json!({ "jsonPath": "$.city", "willContinue": true })),
+        partial(json!({ "jsonPath": "$.city", "stringValue": null })),
+        partial(json!({ "jsonPath": "$.date" })),
+        partial(json!({ "jsonPath": "$.guests", "nullValue": "NULL_VALUE" })),
+        json!([arg("$.city", json!("is"), true), { "functionCall": {} }]),
+    ])
+    .await;
+    let expected = json!([{ "functionCall": { "name": "book", "args": { "city": "Paris", "guests": null } } }]);
+    assert_eq!(Value::Array(calls), expected);
+}
+
+#[tokio::test]
 async fn streamed_calls_are_neither_mixed_up_nor_lost() {
     let calls = calls_of(vec![
         json!([{ "functionCall": { "willContinue": false } }]),

@@ -81,11 +81,21 @@ async fn save(
     }
     let SaveBody { filename, artifact, custom_metadata } = body;
     let custom_metadata = custom_metadata.unwrap_or_default();
+    check_name(&filename)?;
     check_metadata(&filename, &custom_metadata)?;
     let key = existing_session(&state, app, user, id).await?;
     let version = state.services().artifacts.save_with(&key, &filename, &artifact, &custom_metadata).await?;
     let metadata = metadata(&state, &key, &filename, Some(version)).await?;
     Ok(axum::Json(SavedArtifact { filename, metadata }))
+}
+
+/// Checks that a name is not a path of versions, which no request could read.
+fn check_name(name: &str) -> Result<(), ApiError> {
+    if matches!(parse_target(name), Target::Newest(_)) {
+        return Ok(());
+    }
+    let detail = format!("`{name}` is the path of versions; write the name of the artifact alone");
+    Err(ApiError::bad_input(detail))
 }
 
 fn check_metadata(name: &str, custom_metadata: &JsonMap) -> Result<(), ApiError> {
@@ -146,10 +156,7 @@ async fn store(
     query: &UploadQuery,
     upload: &mut Upload,
 ) -> Result<SavedArtifact, ApiError> {
-    if !matches!(parse_target(name), Target::Newest(_)) {
-        let detail = format!("`{name}` is the path of versions; write the name of the artifact alone");
-        return Err(ApiError::bad_input(detail));
-    }
+    check_name(name)?;
     let custom_metadata = query.custom_metadata()?;
     check_metadata(name, &custom_metadata)?;
     state.session(key, EventWindow::Recent(0)).await?;
@@ -379,7 +386,8 @@ async fn metadata(
     let artifact = artifact.ok_or_else(|| ApiError::artifact_not_found(name, version))?;
     let ArtifactStream { part, created: create_time, custom_metadata, len, .. } = artifact;
     let [app, user, id, encoded] = [&*key.app, &*key.user, &*key.id, name].map(encode_segment);
-    let path = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
+    let route = format!("/apps/{app}/users/{user}/sessions/{id}/artifacts/{encoded}/versions/{number}");
+    let path = state.config().path_of(&route);
     let (canonical_uri, mime_type, size) = match part.data {
         PartData::InlineData(blob) => (path, Some(blob.mime_type), len),
         PartData::FileData(file) => (file.file_uri, file.mime_type, 0),

@@ -191,7 +191,7 @@ struct FollowQuery {
 
 /// Streams the events of a run as server-sent events: first the stored ones, then new ones. The id of an event is the
 /// session revision that it created; partial events have none. The stream ends with an event `end` when the run has
-/// ended or waits.
+/// ended or waits; without it when the server stops.
 #[utoipa::path(
     get,
     path = "/apps/{app}/users/{user}/sessions/{session}/runs/{run}/events",
@@ -207,6 +207,8 @@ async fn follow(
 ) -> Result<Response, ApiError> {
     let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let updates = updates(&state, &SessionKey::new(app, user, id), &run, after).await?;
+    // The run may be one of another host, for which a stop would wait in vain.
+    let updates = updates.take_until(state.stop().clone().cancelled_owned()).boxed();
     Ok(stream(updates, state.config().keep_alive))
 }
 

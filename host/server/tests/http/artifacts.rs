@@ -107,6 +107,19 @@ async fn an_artifact_that_is_sent_as_a_body_has_a_limit_of_its_own() {
 }
 
 #[tokio::test]
+async fn an_artifact_is_not_saved_under_a_path_of_versions() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for name in ["a/versions/3", "a/versions", "a/versions/metadata", "a/versions/3/metadata"] {
+        let body = json!({"filename": name, "artifact": {"text": "x"}});
+        let refused = problem(host.post(ARTIFACTS, &body).await, 400, "BAD_INPUT").await;
+        let detail = format!("`{name}` is the path of versions; write the name of the artifact alone");
+        assert_eq!(refused["detail"], detail);
+    }
+    assert_eq!(host.get_json(ARTIFACTS).await, json!([]));
+}
+
+#[tokio::test]
 async fn an_artifact_that_is_too_large_for_json_is_read_as_media() {
     let config =
         ServerConfig { body_limit: ByteSize(1 << 10), upload_limit: ByteSize(1 << 20), ..ServerConfig::default() };

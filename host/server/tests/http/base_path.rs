@@ -87,6 +87,18 @@ async fn a_background_run_is_where_its_location_says() {
 }
 
 #[tokio::test]
+async fn an_artifact_is_where_its_canonical_uri_says() {
+    let host = Host::with(config()).await;
+    let session = format!("{BASE}/apps/says/users/u/sessions/s");
+    host.post_json(&session, &json!({})).await;
+    let artifact = json!({"filename": "a.txt", "artifact": {"text": "x"}});
+    let saved = host.post_json(&format!("{session}/artifacts"), &artifact).await;
+    let uri = saved["canonicalUri"].as_str().unwrap();
+    assert_eq!(uri, format!("{session}/artifacts/a.txt/versions/0"));
+    assert_eq!(host.get_json(uri).await, json!({"text": "x"}));
+}
+
+#[tokio::test]
 async fn the_document_names_the_base_path_as_the_server() {
     let host = Host::with(config()).await;
     assert_eq!(host.get_json(&format!("{BASE}/openapi.json")).await["servers"], json!([{"url": BASE}]));

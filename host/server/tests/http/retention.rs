@@ -1,8 +1,13 @@
 //! Deletion of sessions by the rules of the operator.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use hatchery::RetentionConfig;
+use hatchery_core::{SessionKey, SessionService, StoreError, WrapperSessionService};
+use hatchery_stores::MemorySessions;
 use hatchery_test_support::AuditCapture;
 use reqwest::Method;
 use serde_json::json;
@@ -52,4 +57,44 @@ async fn artifacts_of_deleted_sessions_stay_if_the_operator_keeps_them() {
         host.post_json(SESSIONS, &json!({"sessionId": "s"})).await;
         assert_eq!(host.get_json(&format!("{SESSIONS}/s/artifacts")).await, left);
     }
+}
+
+/// Sessions of which the first deletion is refused.
+struct RefusedDeletion {
+    inner: MemorySessions,
+    is_refused: AtomicBool,
+}
+
+#[async_trait]
+impl WrapperSessionService for RefusedDeletion {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
+        if !self.is_refused.swap(true, Ordering::SeqCst) {
+            return Err(StoreError::InvalidRequest("not this one".into()));
+        }
+        self.inner.delete(key).await
+    }
+}
+
+#[tokio::test]
+async fn a_refused_deletion_is_tried_again() {
+    let sessions = Arc::new(RefusedDeletion { inner: MemorySessions::new(), is_refused: AtomicBool::new(false) });
+    let rules = RetentionConfig { user_sessions: Some(1), ..RetentionConfig::default() };
+    let host = Host::with_retention_of(rules, sessions.clone()).await;
+    for id in ["old", "new"] {
+        host.post_json(SESSIONS, &json!({"sessionId": id})).await;
+    }
+    for _ in 0..10_000 {
+        if sessions.inner.list("says", "u").await.unwrap().len() == 1 {
+            return;
+        }
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(61)).await;
+        tokio::time::resume();
+        tokio::task::yield_now().await;
+    }
+    panic!("no session was deleted");
 }

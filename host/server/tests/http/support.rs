@@ -199,8 +199,14 @@ impl Host {
 
     /// Starts a server that deletes sessions by these rules.
     pub async fn with_retention(rules: RetentionConfig) -> Self {
+        Self::with_retention_of(rules, Stores::default().sessions).await
+    }
+
+    /// Starts a server that keeps sessions here, and deletes them by these rules.
+    pub async fn with_retention_of(rules: RetentionConfig, sessions: Arc<dyn SessionService>) -> Self {
         let (config, address) = (ServerConfig::default(), "127.0.0.1:0");
-        Self::launch(config, address, Plugins::default(), AppQuotas::default(), <_>::default(), rules).await
+        let stores = Stores { sessions, ..Stores::default() };
+        Self::launch(config, address, Plugins::default(), AppQuotas::default(), stores, rules).await
     }
 
     async fn launch(

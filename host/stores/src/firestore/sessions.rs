@@ -103,6 +103,10 @@ impl SessionService for FirestoreSessionService {
         self.0.list_expired(app, rule, limit).await
     }
 
+    fn has_retention(&self) -> bool {
+        true
+    }
+
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
         let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
         let (store, key) = (self.0.clone(), key.clone());

@@ -140,7 +140,9 @@ impl QuotaSessions {
         let state = StateChange { session: state, ..StateChange::default() };
         let growth = Growth { sessions: 1, events: revision, event_bytes, state };
         let before = Usage { session: SessionUsage::default(), ..usage };
-        add_growth(&self.quotas.of(&key.app), &before, growth, StateChange::default())?;
+        let after = add_growth(&self.quotas.of(&key.app), &before, growth, StateChange::default())?;
+        // Counted before it is made, since a caller that goes away may leave a fork.
+        self.cache().insert_exact(fork, after, &guard);
         let forked = self.inner.fork(key, revision, Some(&fork.id)).await;
         self.cache().invalidate(key, &guard);
         forked

@@ -99,11 +99,18 @@ impl FolderIndex {
                 continue;
             }
             let file = self.source.folder.join(&path);
-            let text = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
-            // A file that is gone again, or no text, has no passages.
-            let text =
-                text.ok().and_then(Result::ok).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
-            self.index.replace(Owner::NONE, FileKey { scope: SCOPE, path }, state, &text).await?;
+            let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
+            let (is_known, key) = (known.contains_key(&path), FileKey { scope: SCOPE, path });
+            let Ok(Ok(bytes)) = read else {
+                // The next update tries a file again that is not in the index.
+                if is_known {
+                    self.index.remove(Owner::NONE, key).await?;
+                }
+                continue;
+            };
+            // A file that is no text has no passages.
+            let text = String::from_utf8(bytes).unwrap_or_default();
+            self.index.replace(Owner::NONE, key, state, &text).await?;
             count += 1;
         }
         self.index.embed(Owner::NONE, [SCOPE; 2]).await?;

@@ -314,6 +314,10 @@ impl SessionService for AgentEngineSessions {
         Ok(expired)
     }
 
+    fn has_retention(&self) -> bool {
+        true
+    }
+
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         let _guard = self.lock(key).await?;
         self.known_sessions().remove(key);

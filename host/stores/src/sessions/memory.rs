@@ -333,6 +333,10 @@ impl SessionService for MemorySessions {
         Ok(self.find_expired(app, rule, limit))
     }
 
+    fn has_retention(&self) -> bool {
+        true
+    }
+
     async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
         let (initial_state, (own, events)) = self.change(key, |stored| {
             stored.unpack(&self.id_hasher);

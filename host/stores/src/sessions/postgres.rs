@@ -194,6 +194,10 @@ impl SessionService for PostgresSessions {
         reads::list_expired(&self.database, app, rule, limit).await
     }
 
+    fn has_retention(&self) -> bool {
+        true
+    }
+
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         let values: [&(dyn ToSql + Sync); 3] = [&&*key.app, &&*key.user, &&*key.id];
         self.query("delete the session", key, Repeat::Safe, queries::DELETE, &values).await.map(drop)

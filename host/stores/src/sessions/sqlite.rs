@@ -222,6 +222,10 @@ impl SessionService for SqliteSessions {
         found.map_err(self.database.error(format_args!("find sessions to delete of appName={app}")))
     }
 
+    fn has_retention(&self) -> bool {
+        true
+    }
+
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
         let own_key = key.clone();
         let deleted = self.write("delete the session", key, move |connection| {

@@ -94,6 +94,33 @@ async fn only_files_that_have_changed_are_read_again() {
     assert_eq!(again.update().await.unwrap(), 0);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_file_that_cannot_be_read_is_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let (short, long) = (root.path().join("f"), root.path().join("f".repeat(201)));
+    // The path of the file has less than 4,096 bytes below the first folder and more below the second, which is too long
+    // for Linux, also for root.
+    let mut folder = short.clone();
+    while folder.as_os_str().len() < 3700 {
+        let rest = 3749 - folder.as_os_str().len();
+        folder.push("d".repeat(rest.min(250)));
+    }
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("a".repeat(250)), "apples").unwrap();
+    let open = |folder: &Path| FolderIndex::new(FolderSource::new(folder), Some(root.path().join("index.db")));
+
+    std::fs::rename(&short, &long).unwrap();
+    let unreadable = open(&long);
+    assert_eq!(unreadable.update().await.unwrap(), 0);
+    unreadable.close().await;
+    std::fs::rename(&long, &short).unwrap();
+    let readable = open(&short);
+    assert_eq!(readable.update().await.unwrap(), 1);
+    assert_eq!(readable.search("apples", 10).await.unwrap().len(), 1);
+    assert_eq!(readable.update().await.unwrap(), 0);
+}
+
 #[tokio::test]
 async fn an_index_of_an_earlier_version_keeps_its_passages() {
     let migrations =

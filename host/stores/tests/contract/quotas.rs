@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, SessionKey, SessionService,
+    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionKey, SessionService,
     StoreError, Timestamp, UsageMetadata,
 };
 use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
@@ -434,4 +435,28 @@ async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
         }
     }
     sessions.delete(&SessionKey::new("app", "ann", "old\nname")).await.unwrap();
+}
+
+/// Sessions whose forks are made, and never returned.
+struct EndlessForks(MemorySessions);
+
+#[async_trait]
+impl hatchery_core::WrapperSessionService for EndlessForks {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
+    }
+
+    async fn fork(&self, key: &SessionKey, revision: u64, id: Option<&str>) -> Result<Session, StoreError> {
+        self.0.fork(key, revision, id).await?;
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_fork_whose_caller_goes_away_counts() {
+    let forks = Arc::new(EndlessForks(MemorySessions::new()));
+    let sessions = QuotaSessions::new(forks, with([(Quota::UserSessions, 2)]));
+    let key = create(&sessions, "ann", "s1").await;
+    assert!(sessions.fork(&key, 0, Some("s2")).now_or_never().is_none());
+    assert_eq!(exceeded(sessions.create("app", "ann", Some("s3"), JsonMap::new()).await), "quotas.user_sessions");
 }

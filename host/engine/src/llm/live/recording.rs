@@ -10,7 +10,8 @@ pub(super) struct Recording {
     side: &'static str,
     mime_type: String,
     data: Vec<u8>,
-    saved: u32,
+    /// The number of the next artifact.
+    number: u32,
 }
 
 /// A recording with the name of its artifact.
@@ -20,9 +21,13 @@ pub(super) struct RecordedAudio {
 }
 
 impl Recording {
-    /// Starts to record a side: `input` or `output`.
-    pub(super) fn of(side: &'static str) -> Self {
-        Self { side, mime_type: String::new(), data: Vec::new(), saved: 0 }
+    /// Starts to record a side of a run: `input` or `output`. `known` are the names of the session's artifacts, which may
+    /// have recordings of earlier conversations of the run.
+    pub(super) fn of(side: &'static str, run: &str, known: &[String]) -> Self {
+        let prefix = prefix(side, run);
+        let number = |name: &String| name.strip_prefix(&prefix)?.split_once('.')?.0.parse::<u32>().ok();
+        let number = known.iter().filter_map(number).max().map_or(0, |last| last.saturating_add(1));
+        Self { side, mime_type: String::new(), data: Vec::new(), number }
     }
 
     /// Adds a chunk of audio; other files are not recorded. Returns the recording so far if the chunk has another
@@ -45,10 +50,15 @@ impl Recording {
         }
         let data = std::mem::take(&mut self.data).into();
         let blob = Blob { mime_type: std::mem::take(&mut self.mime_type), data, display_name: None };
-        let name = format!("live_{}_{run}_{}.{}", self.side, self.saved, blob.extension());
-        self.saved += 1;
+        let name = format!("{}{}.{}", prefix(self.side, run), self.number, blob.extension());
+        self.number = self.number.saturating_add(1);
         Some(RecordedAudio { name, part: PartData::InlineData(blob).into() })
     }
+}
+
+/// Returns the beginning of the names of a side's artifacts.
+fn prefix(side: &str, run: &str) -> String {
+    format!("live_{side}_{run}_")
 }
 
 #[cfg(test)]
@@ -68,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_recording_ends_at_eight_mebibytes_and_with_its_format() {
-        let mut recording = Recording::of("input");
+        let mut recording = Recording::of("input", "r", &[]);
         assert!(recording.finish("r").is_none());
         assert!(recording.add(&chunk("image/png", 5), "r").is_none());
         assert!(recording.add(&chunk("audio/pcm;rate=16000", MAX_BYTES), "r").is_none());
