@@ -66,6 +66,16 @@ test("parts of a URL are changed as by Node", () => {
   assert.deepEqual(changed(OwnURL), changed(URL));
 });
 
+test("the host of a URL is changed to an IPv6 address as by Node", () => {
+  const changed = (Type) =>
+    [["hostname", "[::1]"], ["hostname", "[::1]:90"], ["host", "[::1]"], ["host", "[::1]:90"], ["host", "[2001:db8::12]:443"]].map(([part, value]) => {
+      const url = new Type("https://a.com:8080/x");
+      url[part] = value;
+      return url.href;
+    });
+  assert.deepEqual(changed(OwnURL), changed(URL));
+});
+
 test("parameters are read and written as by Node", () => {
   for (const init of ["a=1&b=%C3%A4+x&a=2&c", "?%zz=%&&=x", { q: "lamp & co", n: 1 }, [["x", "1"], ["x", "2"]], ""]) {
     const state = (Type) => {
