@@ -155,6 +155,14 @@ test("timers fire in the order of their times, and can be cleared", async () => 
   assert.equal(waits.length, 0);
 });
 
+test("a delay that does not fit into 32 bits counts as none", () => {
+  const times = [];
+  const timers = createTimers((time) => new Promise(() => times.push(time)), () => {});
+  for (const delay of [Infinity, 2 ** 31, -Infinity, -5, NaN, undefined, "20", 2 ** 31 - 1]) timers.setTimeout(() => {}, delay);
+  timers.setInterval(() => {}, Infinity);
+  assert.deepEqual(times, [0, 0, 0, 0, 0, 0, 20, 2 ** 31 - 1, 1]);
+});
+
 /** Returns an event loop, and what its host has seen. `arriving` has the exchanges that end, in order. */
 function loopWith({ arriving = [] } = {}) {
   const seen = { waits: [], disposed: [], time: 0 };
@@ -200,6 +208,13 @@ test("a request that is given up ends, and timers fire in order", async () => {
   assert.deepEqual(order, ["early", "second", "late"]);
   assert.deepEqual(seen.waits, [[["endless"], 5e6], [[], 0], [[], 15e6]]);
   assert.deepEqual([seen.disposed, seen.time], [["endless"], 20e6]);
+});
+
+test("a signal with a long timeout is not aborted at once", () => {
+  const delays = [];
+  const { AbortSignal } = createAbort((_, delay) => delays.push(delay));
+  for (const timeout of [5, 2 ** 32, Infinity]) AbortSignal.timeout(timeout);
+  assert.deepEqual(delays, [5, 2 ** 31 - 1, 2 ** 31 - 1]);
 });
 
 test("a signal is aborted by its controller or its timeout", () => {

@@ -1,5 +1,8 @@
 // Timers, and AbortController, whose signals can have a timeout.
 
+/** The longest delay of a timer, in milliseconds. A longer one counts as none. */
+const MAX_DELAY = 2 ** 31 - 1;
+
 /** Creates the functions of timers. `sleep` returns a promise that is fulfilled after some milliseconds. `report` gets errors of callbacks. */
 export function createTimers(sleep, report) {
   const pending = new Set();
@@ -9,7 +12,8 @@ export function createTimers(sleep, report) {
     if (typeof callback !== "function") throw new TypeError("a timer calls a function");
     last += 1;
     const id = last;
-    const time = Math.max(Number(delay) || 0, repeats ? 1 : 0);
+    const asked = Number(delay);
+    const time = Math.max(asked <= MAX_DELAY ? asked : 0, repeats ? 1 : 0);
     const wait = () =>
       sleep(time).then(() => {
         if (!pending.has(id)) return undefined;
@@ -60,7 +64,7 @@ export function createAbort(setTimeout) {
 
     static timeout(milliseconds) {
       const { signal, abort } = create();
-      setTimeout(() => abort(namedError("TimeoutError", `it took longer than ${milliseconds} ms`)), milliseconds);
+      setTimeout(() => abort(namedError("TimeoutError", `it took longer than ${milliseconds} ms`)), Math.min(milliseconds, MAX_DELAY));
       return signal;
     }
 
