@@ -142,8 +142,8 @@ def parse(hint: Any, value: Json, what: str) -> Any:
     if origin is Annotated or (origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None):
         return parse(args[0], value, what)
     if origin is Literal:
-        choice = next((item for item in args if type(item) is type(value) and item == value), None)
-        return _expect(choice, choice is not None, what, "one of " + ", ".join(map(repr, args)))
+        is_choice = any(type(item) is type(value) and item == value for item in args)
+        return _expect(value, is_choice, what, "one of " + ", ".join(map(repr, args)))
     if origin in (Union, types.UnionType):
         return _parse_union(args, value, what)
     if (origin or hint) in (list, set, frozenset, tuple):
