@@ -91,6 +91,7 @@ pub(crate) struct HostState {
 
 impl Drop for HostState {
     fn drop(&mut self) {
+        self.log.flush();
         self.record_peak_memory();
     }
 }
@@ -170,7 +171,7 @@ impl HostState {
         Arc::strong_count(&self.usage) == 2
     }
 
-    /// Drops the origin of the call, before the instance is pooled.
+    /// Drops the origin of the call, before the instance is pooled, and logs the last lines of its output.
     pub(super) fn end_call(&mut self) {
         self.record_peak_memory();
         self.origin = None;
