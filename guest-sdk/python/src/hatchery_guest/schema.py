@@ -123,8 +123,18 @@ def _fields(hint: Any) -> dict[str, _Field] | None:
         }
     if typing.is_typeddict(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
-        return {name: _Field(field, name in hint.__required_keys__) for name, field in hints.items()}
+        return {name: _Field(field, _is_required(hint, name, field)) for name, field in hints.items()}
     return None
+
+
+def _is_required(typed_dict: Any, name: str, hint: Any) -> bool:
+    """Returns true if a key is required. ``__required_keys__`` does not know the ``NotRequired`` of a module that postpones the evaluation of
+    annotations."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) is None or get_origin(hint) not in (_NOT_REQUIRED, _REQUIRED):
+        return name in typed_dict.__required_keys__
+    return get_origin(hint) is _REQUIRED
 
 
 def parse(hint: Any, value: Json, what: str) -> Any:
