@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import unittest
-from typing import Annotated, NotRequired, Required, TypedDict
+from typing import Annotated, Any, NotRequired, Required, TypedDict
 
 from hatchery_guest.schema import BadValue, parse, schema_of
+
+
+class Unit(enum.Enum):
+    METRE = "m"
+    FOOT = "ft"
+
+
+class Level(enum.Enum):
+    LOW = 1
 
 
 class Place(TypedDict):
@@ -27,3 +37,16 @@ class Schemas(unittest.TestCase):
                 self.assertEqual(parse(hint, {"name": "here"}, "x"), {"name": "here"})
                 with self.assertRaisesRegex(BadValue, "x has no `name`"):
                     parse(hint, {}, "x")
+
+    def test_keys_of_a_dict_are_converted_to_the_type_of_their_hint(self) -> None:
+        for hint, value, parsed in [
+            (dict[int, str], {"1": "a"}, {1: "a"}),
+            (dict[Unit, float], {"m": 2}, {Unit.METRE: 2.0}),
+            (dict[Level, str], {"1": "a"}, {Level.LOW: "a"}),
+            (dict[str, str], {"1": "a"}, {"1": "a"}),
+            (dict[Any, str], {"1": "a"}, {"1": "a"}),
+        ]:
+            with self.subTest(hint=hint):
+                self.assertEqual(parse(hint, value, "x"), parsed)
+        with self.assertRaisesRegex(BadValue, "a key of x must be an integer"):
+            parse(dict[int, str], {"one": "a"}, "x")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import types
 import typing
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -160,7 +161,7 @@ def parse(hint: Any, value: Json, what: str) -> Any:
         return _parse_list(origin or hint, args, value, what)
     if (origin or hint) is dict:
         _expect(value, isinstance(value, dict), what, "an object")
-        return {key: parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
+        return {_parse_key(args[0], key, what): parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         member = next((item for item in hint if item.value == value), None)
         return _expect(member, member is not None, what, "one of " + ", ".join(repr(item.value) for item in hint))
@@ -203,6 +204,20 @@ def _parse_list(kind: Any, args: tuple[Any, ...], value: Json, what: str) -> Any
         return tuple(parse(hint, item, f"{what}[{index}]") for index, (hint, item) in enumerate(zip(args, value)))
     items = [parse(args[0], item, f"{what}[{index}]") for index, item in enumerate(value)] if args else value
     return kind(items)
+
+
+def _parse_key(hint: Any, key: str, what: str) -> Any:
+    """Converts a key of an object. The keys of JSON are strings, also for keys that are numbers."""
+    try:
+        return parse(hint, key, f"a key of {what}")
+    except BadValue:
+        try:
+            number = json.loads(key)
+        except ValueError:
+            number = None
+        if type(number) not in (bool, int, float):
+            raise
+        return parse(hint, number, f"a key of {what}")
 
 
 def _parse_fields(hint: Any, value: Json, what: str) -> Any:
