@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import unittest
-from typing import Annotated, Any, NotRequired, Required, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from hatchery_guest.schema import BadValue, parse, schema_of
 
@@ -50,3 +50,13 @@ class Schemas(unittest.TestCase):
                 self.assertEqual(parse(hint, value, "x"), parsed)
         with self.assertRaisesRegex(BadValue, "a key of x must be an integer"):
             parse(dict[int, str], {"one": "a"}, "x")
+
+    def test_choices_are_the_values_of_enum_members(self) -> None:
+        hint = Literal[Unit.METRE, "any"]
+        self.assertEqual(schema_of(hint), {"type": "string", "enum": ["m", "any"]})
+        self.assertEqual([parse(hint, value, "x") for value in ("m", "any")], [Unit.METRE, "any"])
+        with self.assertRaisesRegex(BadValue, "x must be one of 'm', 'any'"):
+            parse(hint, "ft", "x")
+        for hint, value in [(Level, True), (Literal[1], True), (Literal[True], 1)]:
+            with self.subTest(hint=hint), self.assertRaises(BadValue):
+                parse(hint, value, "x")

@@ -44,7 +44,7 @@ def schema_of(hint: Any) -> dict[str, Json]:
     if origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None:
         return schema_of(args[0])
     if origin is Literal:
-        return _choices(list(args))
+        return _choices([_plain(item) for item in args])
     if origin in (Union, types.UnionType):
         return _union([schema_of(arg) for arg in args])
     if (origin or hint) in (list, set, frozenset, tuple):
@@ -153,8 +153,8 @@ def parse(hint: Any, value: Json, what: str) -> Any:
     if origin is Annotated or (origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None):
         return parse(args[0], value, what)
     if origin is Literal:
-        is_choice = any(type(item) is type(value) and item == value for item in args)
-        return _expect(value, is_choice, what, "one of " + ", ".join(map(repr, args)))
+        choices = [item for item in args if _is_same(_plain(item), value)]
+        return _expect(choices[:1], choices, what, "one of " + ", ".join(repr(_plain(item)) for item in args))[0]
     if origin in (Union, types.UnionType):
         return _parse_union(args, value, what)
     if (origin or hint) in (list, set, frozenset, tuple):
@@ -163,12 +163,22 @@ def parse(hint: Any, value: Json, what: str) -> Any:
         _expect(value, isinstance(value, dict), what, "an object")
         return {_parse_key(args[0], key, what): parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        member = next((item for item in hint if item.value == value), None)
+        member = next((item for item in hint if _is_same(item.value, value)), None)
         return _expect(member, member is not None, what, "one of " + ", ".join(repr(item.value) for item in hint))
     return _parse_fields(hint, value, what)
 
 
-def _expect(value: Any, matches: bool, what: str, expected: str) -> Any:
+def _plain(item: Any) -> Json:
+    """Returns the value of an enum member, and any other value unchanged."""
+    return item.value if isinstance(item, enum.Enum) else item
+
+
+def _is_same(choice: Any, value: Json) -> bool:
+    """Returns true if two values are the same in JSON: ``True`` is not 1."""
+    return isinstance(choice, bool) == isinstance(value, bool) and choice == value
+
+
+def _expect(value: Any, matches: Any, what: str, expected: str) -> Any:
     if not matches:
         raise BadValue(f"{what} must be {expected}")
     return value
