@@ -53,7 +53,7 @@ impl CallOrigin {
     }
 
     /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
-    fn run_key(&self) -> Option<usize> {
+    pub(super) fn run_key(&self) -> Option<usize> {
         match self {
             Self::Model(run) => *run,
             Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => {
