@@ -217,6 +217,31 @@ test("a signal with a long timeout is not aborted at once", () => {
   assert.deepEqual(delays, [5, 2 ** 31 - 1, 2 ** 31 - 1]);
 });
 
+/** Runs code that is busy for longer than the loop needs to notice that nothing is ready. */
+const busy = async () => {
+  for (let turn = 0; turn < 200; turn += 1) await undefined;
+};
+
+test("code that goes on does not wait for a timer that is cleared, or for the timeout of a request that has ended", async () => {
+  const { loop, seen } = loopWith({ arriving: ["a"] });
+  const { setOptionalTimeout, setTimeout, clearTimeout } = createTimers((time, isNeeded) => loop.sleep(time, isNeeded), assert.fail);
+  const { AbortSignal } = createAbort(setOptionalTimeout, () => seen.time / 1e6);
+  const cleared = setTimeout(assert.fail, 20_000);
+  const signal = AbortSignal.timeout(30_000);
+  assert.equal(await loop.send({ url: "a", signal }), "response of a");
+  clearTimeout(cleared);
+  await busy();
+  assert.deepEqual([seen.time, seen.waits.length], [0, 1]);
+  await loop.sleep(40_000);
+  assert.deepEqual([seen.time, signal.aborted], [40_000e6, true]);
+  const polled = AbortSignal.timeout(5);
+  seen.time += 5e6;
+  assert.ok(polled.aborted && polled.reason.name === "TimeoutError");
+  const late = AbortSignal.timeout(10);
+  await new Promise((resolve) => late.addEventListener("abort", resolve));
+  assert.equal(seen.time, 40_015e6);
+});
+
 test("a signal is aborted by its controller or its timeout", () => {
   let expire;
   const { AbortController, AbortSignal } = createAbort((callback) => {
