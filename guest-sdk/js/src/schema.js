@@ -62,7 +62,8 @@ export function check(schema, value, what) {
 export function withDefaults(schema, value) {
   const filled = { ...value };
   for (const [name, property] of Object.entries(schema?.properties ?? {})) {
-    if (filled[name] === undefined && property.default !== undefined) filled[name] = property.default;
+    // Schemas have a method of this name, too.
+    if (filled[name] === undefined && Object.hasOwn(property, "default")) filled[name] = property.default;
   }
   return filled;
 }

@@ -44,6 +44,11 @@ test("a tool is called with checked arguments and defaults", () => {
   }
 });
 
+test("an optional property without a default is undefined if it is omitted", () => {
+  const list = tool({ name: "list", parameters: s.object({ tags: s.array(s.string()).optional() }), run: (args) => args });
+  assert.deepEqual(list.call({}), {});
+});
+
 test("a custom agent yields strings and contents", async () => {
   const poet = agent({
     name: "poet",
