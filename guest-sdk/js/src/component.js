@@ -181,9 +181,9 @@ const loop = new EventLoop({
 
 web.install({
   send: (request) => loop.send(request),
-  sleep(milliseconds) {
+  sleep(milliseconds, isNeeded) {
     if (!isRunning) throw new Error("timers cannot be used while a module is loaded; use them in the code of tools, agents and callbacks");
-    return loop.sleep(milliseconds);
+    return loop.sleep(milliseconds, isNeeded);
   },
   now: () => (isRunning ? Number(clock.now()) / 1e6 : 0),
   randomBytes,

@@ -29,18 +29,19 @@ export class EventLoop {
   send({ method, url, headers, body, signal }) {
     return new Promise((resolve, reject) => {
       const exchange = this.#host.start({ method, url, headers, body, timeout: null });
-      this.#exchanges.set(exchange, { resolve, reject });
-      signal?.addEventListener("abort", () => {
+      const abort = () => {
         if (this.#exchanges.delete(exchange)) exchange[Symbol.dispose]?.();
-      });
+      };
+      this.#exchanges.set(exchange, { resolve, reject, release: () => signal?.removeEventListener("abort", abort) });
+      signal?.addEventListener("abort", abort);
       this.#schedule();
     });
   }
 
-  /** Returns a promise that is fulfilled after some milliseconds. */
-  sleep(milliseconds) {
+  /** Returns a promise that is fulfilled after some milliseconds. The loop does not wait for a timer that is not needed any more. */
+  sleep(milliseconds, isNeeded = () => true) {
     return new Promise((resolve) => {
-      const timer = { at: this.#host.now() + milliseconds * NANOSECONDS, resolve };
+      const timer = { at: this.#host.now() + milliseconds * NANOSECONDS, resolve, isNeeded };
       const place = this.#timers.findIndex(({ at }) => at > timer.at);
       this.#timers.splice(place < 0 ? this.#timers.length : place, 0, timer);
       this.#schedule();
@@ -53,26 +54,33 @@ export class EventLoop {
     for (let turn = 0; turn < IDLE_TURNS; turn += 1) await undefined;
     this.#isScheduled = false;
     this.#wait();
-    if (this.#exchanges.size || this.#timers.length) this.#schedule();
+    if (this.#exchanges.size || this.#neededTimer()) this.#schedule();
+  }
+
+  /** Returns the first timer that something waits for. */
+  #neededTimer() {
+    return this.#timers.find(({ isNeeded }) => isNeeded());
   }
 
   /** Waits for the first response or timer. */
   #wait() {
     const exchanges = [...this.#exchanges.keys()];
-    const [timer] = this.#timers;
+    const timer = this.#neededTimer();
+    if (!timer && !exchanges.length) return;
     const timeout = timer ? Math.max(Math.ceil(timer.at - this.#host.now()), 0) : null;
     // Responses count before timers, as what has arrived is not too late.
     const ended = Array.from(this.#host.wait(exchanges, timeout), (index) => exchanges[index]);
     for (const exchange of ended) this.#end(exchange);
     if (timer && !ended.length) {
-      this.#timers.shift();
-      timer.resolve();
+      // The ones before it are due, too.
+      for (const { resolve } of this.#timers.splice(0, this.#timers.indexOf(timer) + 1)) resolve();
     }
   }
 
   #end(exchange) {
-    const { resolve, reject } = this.#exchanges.get(exchange);
+    const { resolve, reject, release } = this.#exchanges.get(exchange);
     this.#exchanges.delete(exchange);
+    release();
     try {
       resolve(this.#host.responseOf(exchange));
     } catch (error) {

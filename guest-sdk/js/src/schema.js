@@ -58,11 +58,15 @@ export function check(schema, value, what) {
   return undefined;
 }
 
-/** Returns a value with the defaults of its schema. */
+/** Returns a value with the defaults of its schema, also in the objects and arrays that it has. */
 export function withDefaults(schema, value) {
+  if (Array.isArray(value)) return schema?.items ? value.map((item) => withDefaults(schema.items, item)) : value;
+  if (!isOfType("object", value)) return value;
   const filled = { ...value };
   for (const [name, property] of Object.entries(schema?.properties ?? {})) {
-    if (filled[name] === undefined && property.default !== undefined) filled[name] = property.default;
+    if (filled[name] !== undefined) filled[name] = withDefaults(property, filled[name]);
+    // Schemas have a method of this name, too. A copy, since the code may change its arguments.
+    else if (Object.hasOwn(property, "default")) filled[name] = structuredClone(property.default);
   }
   return filled;
 }

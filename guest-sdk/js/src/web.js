@@ -10,14 +10,14 @@ import { URL, URLSearchParams } from "./web/url.js";
 /**
  * Defines the missing globals.
  *
- * @param host `send(request)` sends a request, `sleep(milliseconds)` waits, `now()` returns milliseconds, `randomBytes(count)` returns random
- * numbers, `report(error)` logs an error.
+ * @param host `send(request)` sends a request, `sleep(milliseconds, isNeeded)` waits, `now()` returns milliseconds, `randomBytes(count)`
+ * returns random numbers, `report(error)` logs an error.
  */
 export function install({ send, sleep, now, randomBytes, report }) {
-  const timers = createTimers(sleep, report);
+  const { setOptionalTimeout, ...timers } = createTimers(sleep, report);
   const globals = {
     fetch: createFetch(send), Headers, Request, Response, URL, URLSearchParams, TextEncoder, TextDecoder, atob, btoa, structuredClone, ...timers,
-    ...createAbort(timers.setTimeout), crypto: createCrypto(randomBytes), queueMicrotask: (callback) => void Promise.resolve().then(callback),
+    ...createAbort(setOptionalTimeout, now), crypto: createCrypto(randomBytes), queueMicrotask: (callback) => void Promise.resolve().then(callback),
     performance: { now, timeOrigin: 0 },
   };
   for (const [name, value] of Object.entries(globals)) {

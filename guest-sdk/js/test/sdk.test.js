@@ -44,6 +44,25 @@ test("a tool is called with checked arguments and defaults", () => {
   }
 });
 
+test("an optional property without a default is undefined if it is omitted", () => {
+  const list = tool({ name: "list", parameters: s.object({ tags: s.array(s.string()).optional() }), run: (args) => args });
+  assert.deepEqual(list.call({}), {});
+});
+
+test("defaults are added at every level, and each call has its own", () => {
+  const place = s.object({ name: s.string(), unit: s.string().default("m") });
+  const measure = tool({
+    name: "measure",
+    parameters: s.object({ place, others: s.array(place).default([]), tags: s.array(s.string()).default([]) }),
+    run: (args) => (args.tags.push("seen"), args),
+  });
+  for (let call = 0; call < 2; call += 1) {
+    assert.deepEqual(measure.call({ place: { name: "here" }, others: [{ name: "there" }] }), {
+      place: { name: "here", unit: "m" }, others: [{ name: "there", unit: "m" }], tags: ["seen"],
+    });
+  }
+});
+
 test("a custom agent yields strings and contents", async () => {
   const poet = agent({
     name: "poet",

@@ -66,6 +66,16 @@ test("parts of a URL are changed as by Node", () => {
   assert.deepEqual(changed(OwnURL), changed(URL));
 });
 
+test("the host of a URL is changed to an IPv6 address as by Node", () => {
+  const changed = (Type) =>
+    [["hostname", "[::1]"], ["hostname", "[::1]:90"], ["host", "[::1]"], ["host", "[::1]:90"], ["host", "[2001:db8::12]:443"]].map(([part, value]) => {
+      const url = new Type("https://a.com:8080/x");
+      url[part] = value;
+      return url.href;
+    });
+  assert.deepEqual(changed(OwnURL), changed(URL));
+});
+
 test("parameters are read and written as by Node", () => {
   for (const init of ["a=1&b=%C3%A4+x&a=2&c", "?%zz=%&&=x", { q: "lamp & co", n: 1 }, [["x", "1"], ["x", "2"]], ""]) {
     const state = (Type) => {
@@ -145,6 +155,14 @@ test("timers fire in the order of their times, and can be cleared", async () => 
   assert.equal(waits.length, 0);
 });
 
+test("a delay that does not fit into 32 bits counts as none", () => {
+  const times = [];
+  const timers = createTimers((time) => new Promise(() => times.push(time)), () => {});
+  for (const delay of [Infinity, 2 ** 31, -Infinity, -5, NaN, undefined, "20", 2 ** 31 - 1]) timers.setTimeout(() => {}, delay);
+  timers.setInterval(() => {}, Infinity);
+  assert.deepEqual(times, [0, 0, 0, 0, 0, 0, 20, 2 ** 31 - 1, 1]);
+});
+
 /** Returns an event loop, and what its host has seen. `arriving` has the exchanges that end, in order. */
 function loopWith({ arriving = [] } = {}) {
   const seen = { waits: [], disposed: [], time: 0 };
@@ -190,6 +208,38 @@ test("a request that is given up ends, and timers fire in order", async () => {
   assert.deepEqual(order, ["early", "second", "late"]);
   assert.deepEqual(seen.waits, [[["endless"], 5e6], [[], 0], [[], 15e6]]);
   assert.deepEqual([seen.disposed, seen.time], [["endless"], 20e6]);
+});
+
+test("a signal with a long timeout is not aborted at once", () => {
+  const delays = [];
+  const { AbortSignal } = createAbort((_, delay) => delays.push(delay));
+  for (const timeout of [5, 2 ** 32, Infinity]) AbortSignal.timeout(timeout);
+  assert.deepEqual(delays, [5, 2 ** 31 - 1, 2 ** 31 - 1]);
+});
+
+/** Runs code that is busy for longer than the loop needs to notice that nothing is ready. */
+const busy = async () => {
+  for (let turn = 0; turn < 200; turn += 1) await undefined;
+};
+
+test("code that goes on does not wait for a timer that is cleared, or for the timeout of a request that has ended", async () => {
+  const { loop, seen } = loopWith({ arriving: ["a"] });
+  const { setOptionalTimeout, setTimeout, clearTimeout } = createTimers((time, isNeeded) => loop.sleep(time, isNeeded), assert.fail);
+  const { AbortSignal } = createAbort(setOptionalTimeout, () => seen.time / 1e6);
+  const cleared = setTimeout(assert.fail, 20_000);
+  const signal = AbortSignal.timeout(30_000);
+  assert.equal(await loop.send({ url: "a", signal }), "response of a");
+  clearTimeout(cleared);
+  await busy();
+  assert.deepEqual([seen.time, seen.waits.length], [0, 1]);
+  await loop.sleep(40_000);
+  assert.deepEqual([seen.time, signal.aborted], [40_000e6, true]);
+  const polled = AbortSignal.timeout(5);
+  seen.time += 5e6;
+  assert.ok(polled.aborted && polled.reason.name === "TimeoutError");
+  const late = AbortSignal.timeout(10);
+  await new Promise((resolve) => late.addEventListener("abort", resolve));
+  assert.equal(seen.time, 40_015e6);
 });
 
 test("a signal is aborted by its controller or its timeout", () => {

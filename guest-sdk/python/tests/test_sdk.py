@@ -85,6 +85,7 @@ class Schemas(unittest.TestCase):
         self.assertEqual(parse(int, 6.0, "x"), 6)
         self.assertEqual(parse(Optional[list[int]], [1], "x"), [1])
         self.assertEqual(parse(tuple[int, str], [1, "a"], "x"), (1, "a"))
+        self.assertEqual([parse(Literal["a", None], value, "x") for value in ("a", None)], ["a", None])
 
     def test_an_invalid_value_is_named_by_its_path(self) -> None:
         for hint, value, message in [

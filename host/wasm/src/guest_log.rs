@@ -74,8 +74,10 @@ impl GuestLog {
         Self(Arc::new(GuestLogInner { component, limits: limits.clone(), state: Mutex::new(state) }))
     }
 
-    /// Starts over for the next call of the same instance, with the full budget and an empty stderr tail.
+    /// Starts over for the next call of the same instance, with the full budget and an empty stderr tail. Logs the
+    /// last lines of the call before.
     pub(crate) fn reset(&self, cx: Option<&CallContext>) {
+        self.flush();
         *self.state() = State { labels: LogLabels::of(cx), ..State::default() };
     }
 
@@ -182,14 +184,35 @@ impl GuestLog {
         let labels = state.labels.clone();
         drop(state);
         for line in lines {
-            let shared = &*self.0;
-            tracing::info!(
-                target: "hatchery::component",
-                component = &*shared.component, session = labels.session(), invocation = labels.invocation(), stream = name,
-                "{}", escape_control(line.trim_end())
-            );
-            labels.span.add_log("info", &escape_control(line.trim_end()));
+            self.log_output(&labels, name, &line);
         }
+    }
+
+    /// Logs the last line of each stream that has no line break. Their bytes are charged already, and there are at
+    /// most two such lines for each call.
+    pub(crate) fn flush(&self) {
+        let mut state = self.state();
+        let stdout = String::from_utf8_lossy(&std::mem::take(&mut state.stdout)).into_owned();
+        let stderr = String::from_utf8_lossy(&std::mem::take(&mut state.stderr)).into_owned();
+        state.append_stderr_tail(&stderr);
+        let labels = state.labels.clone();
+        drop(state);
+        for (name, line) in [("stdout", stdout), ("stderr", stderr)] {
+            if !line.is_empty() {
+                self.log_output(&labels, name, &line);
+            }
+        }
+    }
+
+    /// Logs a line of the stream `name`.
+    fn log_output(&self, labels: &LogLabels, name: &str, line: &str) {
+        let line = escape_control(line.trim_end());
+        tracing::info!(
+            target: "hatchery::component",
+            component = &*self.0.component, session = labels.session(), invocation = labels.invocation(), stream = name,
+            "{line}"
+        );
+        labels.span.add_log("info", &line);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -231,6 +254,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Metadata, Subscriber};
+
     use super::*;
 
     fn new_log(budget: u64) -> GuestLog {
@@ -283,5 +310,70 @@ mod tests {
         let tail = log.stderr_tail();
         assert!(tail.ends_with("ü panicked at src/lib.rs"), "{tail}");
         assert!(!tail.contains("not this"));
+    }
+
+    #[test]
+    fn the_last_line_of_a_stream_needs_no_line_break() {
+        let log = new_log(100_000);
+        log.write("stdout", b"one\ntwo");
+        log.write("stderr", b"three");
+        let lines = CapturedLines::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            log.flush();
+            log.flush();
+        });
+        assert_eq!(*lines.0.lock_unpoisoned(), ["stdout two", "stderr three"]);
+        assert_eq!(log.stderr_tail(), "three");
+        log.write("stdout", b"four");
+        tracing::subscriber::with_default(lines.clone(), || log.reset(None));
+        assert_eq!(lines.0.lock_unpoisoned().last().unwrap(), "stdout four", "the next call starts with empty streams");
+    }
+
+    /// Captures the streams and the texts of lines.
+    #[derive(Clone, Default)]
+    struct CapturedLines(Arc<Mutex<Vec<String>>>);
+
+    #[derive(Default)]
+    struct Line {
+        stream: String,
+        text: String,
+    }
+
+    impl Visit for Line {
+        fn record_str(&mut self, field: &Field, value: &str) {
+            if field.name() == "stream" {
+                self.stream = value.into();
+            }
+        }
+
+        fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+            if field.name() == "message" {
+                self.text = format!("{value:?}");
+            }
+        }
+    }
+
+    impl Subscriber for CapturedLines {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let mut line = Line::default();
+            event.record(&mut line);
+            self.0.lock_unpoisoned().push(format!("{} {}", line.stream, line.text));
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
     }
 }

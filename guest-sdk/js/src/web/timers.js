@@ -1,17 +1,24 @@
 // Timers, and AbortController, whose signals can have a timeout.
 
-/** Creates the functions of timers. `sleep` returns a promise that is fulfilled after some milliseconds. `report` gets errors of callbacks. */
+/** The longest delay of a timer, in milliseconds. A longer one counts as none. */
+const MAX_DELAY = 2 ** 31 - 1;
+
+/**
+ * Creates the functions of timers. `sleep` returns a promise that is fulfilled after some milliseconds; it also gets a function that tells
+ * whether the timer is still needed. `report` gets errors of callbacks.
+ */
 export function createTimers(sleep, report) {
   const pending = new Set();
   let last = 0;
 
-  function begin(callback, delay, args, repeats) {
+  function begin(callback, delay, args, repeats, isNeeded = () => true) {
     if (typeof callback !== "function") throw new TypeError("a timer calls a function");
     last += 1;
     const id = last;
-    const time = Math.max(Number(delay) || 0, repeats ? 1 : 0);
+    const asked = Number(delay);
+    const time = Math.max(asked <= MAX_DELAY ? asked : 0, repeats ? 1 : 0);
     const wait = () =>
-      sleep(time).then(() => {
+      sleep(time, () => pending.has(id) && isNeeded()).then(() => {
         if (!pending.has(id)) return undefined;
         if (!repeats) pending.delete(id);
         try {
@@ -35,6 +42,8 @@ export function createTimers(sleep, report) {
     clearTimeout: clear,
     clearInterval: clear,
     clearImmediate: clear,
+    /** As `setTimeout`. The timer need not fire as long as `isNeeded` returns false. */
+    setOptionalTimeout: (callback, delay, isNeeded) => begin(callback, delay, [], false, isNeeded),
   };
 }
 
@@ -44,11 +53,16 @@ function namedError(name, message) {
   return error;
 }
 
-/** Creates AbortController and AbortSignal. */
-export function createAbort(setTimeout) {
+/**
+ * Creates AbortController and AbortSignal. `setTimeout` also gets a function that tells whether the timer is still needed, `now` returns
+ * milliseconds.
+ */
+export function createAbort(setTimeout, now = () => 0) {
   class AbortSignal {
     #listeners = new Set();
-    aborted = false;
+    #aborted = false;
+    /** Aborts the signal if its time is over. Its timer need not have fired. */
+    #expireIfDue = () => {};
     reason = undefined;
     onabort = null;
 
@@ -60,7 +74,13 @@ export function createAbort(setTimeout) {
 
     static timeout(milliseconds) {
       const { signal, abort } = create();
-      setTimeout(() => abort(namedError("TimeoutError", `it took longer than ${milliseconds} ms`)), milliseconds);
+      const expire = () => abort(namedError("TimeoutError", `it took longer than ${milliseconds} ms`));
+      const delay = Math.min(milliseconds, MAX_DELAY);
+      const end = now() + delay;
+      signal.#expireIfDue = () => {
+        if (now() >= end) expire();
+      };
+      setTimeout(expire, delay, () => signal.#listeners.size > 0 || signal.onabort !== null);
       return signal;
     }
 
@@ -71,6 +91,11 @@ export function createAbort(setTimeout) {
         other.addEventListener("abort", () => abort(other.reason));
       }
       return signal;
+    }
+
+    get aborted() {
+      this.#expireIfDue();
+      return this.#aborted;
     }
 
     throwIfAborted() {
@@ -86,8 +111,8 @@ export function createAbort(setTimeout) {
     }
 
     static fire(signal, reason) {
-      if (signal.aborted) return;
-      signal.aborted = true;
+      if (signal.#aborted) return;
+      signal.#aborted = true;
       signal.reason = reason ?? namedError("AbortError", "it was aborted");
       const event = { type: "abort", target: signal };
       signal.onabort?.(event);

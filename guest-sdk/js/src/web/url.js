@@ -203,7 +203,8 @@ export class URL {
     const parts = splitAuthority(String(host), this.#protocol);
     if (!parts) return;
     this.#hostname = parts.hostname;
-    if (/:\d/.test(host)) this.#port = parts.port;
+    // A colon within brackets separates the groups of an IPv6 address.
+    if (/:\d+$/.test(host)) this.#port = parts.port;
   }
 
   get hostname() {
@@ -211,7 +212,7 @@ export class URL {
   }
 
   set hostname(hostname) {
-    if (!/:\d*$/.test(hostname) || String(hostname).startsWith("[")) this.host = hostname;
+    if (!/:\d*$/.test(hostname)) this.host = hostname;
   }
 
   get port() {

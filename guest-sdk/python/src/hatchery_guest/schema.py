@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import types
 import typing
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -43,7 +44,7 @@ def schema_of(hint: Any) -> dict[str, Json]:
     if origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None:
         return schema_of(args[0])
     if origin is Literal:
-        return _choices(list(args))
+        return _choices([_plain(item) for item in args])
     if origin in (Union, types.UnionType):
         return _union([schema_of(arg) for arg in args])
     if (origin or hint) in (list, set, frozenset, tuple):
@@ -123,8 +124,18 @@ def _fields(hint: Any) -> dict[str, _Field] | None:
         }
     if typing.is_typeddict(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
-        return {name: _Field(field, name in hint.__required_keys__) for name, field in hints.items()}
+        return {name: _Field(field, _is_required(hint, name, field)) for name, field in hints.items()}
     return None
+
+
+def _is_required(typed_dict: Any, name: str, hint: Any) -> bool:
+    """Returns true if a key is required. ``__required_keys__`` does not know the ``NotRequired`` of a module that postpones the evaluation of
+    annotations."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) is None or get_origin(hint) not in (_NOT_REQUIRED, _REQUIRED):
+        return name in typed_dict.__required_keys__
+    return get_origin(hint) is _REQUIRED
 
 
 def parse(hint: Any, value: Json, what: str) -> Any:
@@ -142,22 +153,32 @@ def parse(hint: Any, value: Json, what: str) -> Any:
     if origin is Annotated or (origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None):
         return parse(args[0], value, what)
     if origin is Literal:
-        choice = next((item for item in args if type(item) is type(value) and item == value), None)
-        return _expect(choice, choice is not None, what, "one of " + ", ".join(map(repr, args)))
+        choices = [item for item in args if _is_same(_plain(item), value)]
+        return _expect(choices[:1], choices, what, "one of " + ", ".join(repr(_plain(item)) for item in args))[0]
     if origin in (Union, types.UnionType):
         return _parse_union(args, value, what)
     if (origin or hint) in (list, set, frozenset, tuple):
         return _parse_list(origin or hint, args, value, what)
     if (origin or hint) is dict:
         _expect(value, isinstance(value, dict), what, "an object")
-        return {key: parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
+        return {_parse_key(args[0], key, what): parse(args[1], item, f"{what}.{key}") for key, item in value.items()} if args else value
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
-        member = next((item for item in hint if item.value == value), None)
+        member = next((item for item in hint if _is_same(item.value, value)), None)
         return _expect(member, member is not None, what, "one of " + ", ".join(repr(item.value) for item in hint))
     return _parse_fields(hint, value, what)
 
 
-def _expect(value: Any, matches: bool, what: str, expected: str) -> Any:
+def _plain(item: Any) -> Json:
+    """Returns the value of an enum member, and any other value unchanged."""
+    return item.value if isinstance(item, enum.Enum) else item
+
+
+def _is_same(choice: Any, value: Json) -> bool:
+    """Returns true if two values are the same in JSON: ``True`` is not 1."""
+    return isinstance(choice, bool) == isinstance(value, bool) and choice == value
+
+
+def _expect(value: Any, matches: Any, what: str, expected: str) -> Any:
     if not matches:
         raise BadValue(f"{what} must be {expected}")
     return value
@@ -193,6 +214,20 @@ def _parse_list(kind: Any, args: tuple[Any, ...], value: Json, what: str) -> Any
         return tuple(parse(hint, item, f"{what}[{index}]") for index, (hint, item) in enumerate(zip(args, value)))
     items = [parse(args[0], item, f"{what}[{index}]") for index, item in enumerate(value)] if args else value
     return kind(items)
+
+
+def _parse_key(hint: Any, key: str, what: str) -> Any:
+    """Converts a key of an object. The keys of JSON are strings, also for keys that are numbers."""
+    try:
+        return parse(hint, key, f"a key of {what}")
+    except BadValue:
+        try:
+            number = json.loads(key)
+        except ValueError:
+            number = None
+        if type(number) not in (bool, int, float):
+            raise
+        return parse(hint, number, f"a key of {what}")
 
 
 def _parse_fields(hint: Any, value: Json, what: str) -> Any:

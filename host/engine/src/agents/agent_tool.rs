@@ -127,7 +127,8 @@ impl Tool for AgentTool {
         }
         let Some(answer) = answer else { return Ok(Value::Object(JsonMap::new())) };
         let text = answer.content.as_ref().map(|content| content.text()).unwrap_or_default();
-        if let Some(failure) = answer.error_message.as_ref().filter(|_| text.is_empty()) {
+        let failure = answer.error_message.as_ref().or(answer.error_code.as_ref());
+        if let Some(failure) = failure.filter(|_| text.is_empty()) {
             return Err(ToolError::Recoverable(format!("agent `{name}` failed: {failure}")));
         }
         if let Some(answer) = tool_answer(&answer).filter(|_| text.is_empty()) {

@@ -48,7 +48,11 @@ impl Callback for ReflectAndRetry {
         _: &JsonMap,
         response: &JsonMap,
     ) -> Result<Option<JsonMap>, RunError> {
-        if response.get("response_type").is_none_or(|kind| kind != RESPONSE_TYPE)
+        // The model gets the error of a tool as a response, too.
+        let has_failed = response.get("error").is_some_and(|error| !error.is_null());
+        let is_own = response.get("response_type").is_some_and(|kind| kind == RESPONSE_TYPE);
+        if !has_failed
+            && !is_own
             && let Some(failures) = self.failures().get_mut(&cx.invocation.id)
         {
             failures.remove(tool);

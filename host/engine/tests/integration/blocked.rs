@@ -74,3 +74,18 @@ async fn an_agent_tool_whose_response_is_blocked_tells_its_caller() {
     let answer = r#"root: answer helper{"error":"agent `helper` failed: the provider blocked the answer"}"#;
     assert_eq!(app.transcript("hi").await[1..], [answer, "root: sorry"]);
 }
+
+#[tokio::test]
+async fn an_agent_tool_whose_failure_has_no_message_tells_its_caller_the_code() {
+    let helper = llm_builder("helper")
+        .model_instance("scripted", Arc::new(Scripted::new().default_reply(Reply::new().finish("SAFETY"))))
+        .on_model_error_fn(|_, _, _| {
+            let failure = LlmResponse { error_code: Some("BUSY".into()), ..LlmResponse::default() };
+            Box::pin(async move { Ok(Some(failure)) })
+        });
+    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(helper.build().unwrap(), false).unwrap());
+    let model = Scripted::sequence([Reply::call("helper", json!({"request": "hi"})), Reply::text("sorry")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
+    let answer = r#"root: answer helper{"error":"agent `helper` failed: BUSY"}"#;
+    assert_eq!(app.transcript("hi").await[1..], [answer, "root: sorry"]);
+}

@@ -295,6 +295,20 @@ async fn a_failed_tool_is_retried_as_often_as_allowed() {
 }
 
 #[tokio::test]
+async fn a_failure_without_a_further_retry_does_not_reset_the_count() {
+    let calls = (0..4).map(|_| Reply::call("t", json!({})));
+    let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
+    let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
+    let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
+    let events = with_builtin(root, ReflectAndRetry::new(1)).await.run("hi").await;
+    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
+    assert_eq!(answers[0]["retry_count"], json!(1));
+    for answer in &answers[1..] {
+        assert_eq!(**answer, map(json!({"error": "no"})));
+    }
+}
+
+#[tokio::test]
 async fn a_success_resets_the_count_of_failures() {
     let calls = (0..3).map(|_| Reply::call("t", json!({})));
     let model = Scripted::sequence(calls.chain([Reply::text("ok")]));

@@ -24,13 +24,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, JsonMap, Model, Plugin,
-    RunError, Summarizer, Tool, Toolset,
+    CallContext, Callback, CodeExecutor, CustomAgent, ExampleProvider, InstructionProvider, ItemKind, JsonMap, Model,
+    Plugin, RunError, Summarizer, Tool, Toolset,
 };
 use hatchery_engine::toolsets::StaticToolset;
+use serde_json::Value;
 use wasmtime::ResourcesRequired;
 
-use crate::contract::convert::{BadValue, EstimateSize, truncate_error, wit};
+use crate::contract::convert::{BadValue, EstimateSize, parse_json, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
@@ -39,6 +40,7 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_statistics::ComponentUsage;
+use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
@@ -366,6 +368,13 @@ impl Component {
     ) -> Result<T, CallError> {
         self.check_size(&answer)?;
         convert(answer).map_err(|error| CallError::Contract(error.to_string()))
+    }
+
+    /// Parses the result of a tool. Counts the memory that it takes, which can be many times its text.
+    fn parse_result(&self, json: String, cx: &CallContext) -> Result<Value, CallError> {
+        self.check_size(&json)?;
+        let _reservation = self.sandbox.reserve_for(cx, parsed_size(&json))?;
+        parse_json(&json, "the result").map_err(|error| CallError::Contract(error.to_string()))
     }
 
     /// Fails if an answer exceeds `limits.result`.

@@ -51,7 +51,7 @@ use clock::{Clock, InterruptReason};
 pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
 use instance_pool::WarmInstance;
-use memory::MemoryError;
+use memory::{InstanceMemory, MemoryError, MemoryReservation};
 pub(crate) use state::{CallOrigin, HostState};
 
 /// Maximum number of bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are
@@ -287,6 +287,16 @@ impl Sandbox {
         let permits = self.engine.acquire_permits(self.permits).await.map_err(GuestError::Host)?;
         self.engine.wait_for_memory(self.initial_memory).await.map_err(GuestError::Host)?;
         Ok(permits)
+    }
+
+    /// Reserves memory for what the host makes of the answer of a call, until the returned guard is dropped. It counts
+    /// like the memory of an instance.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    pub(crate) fn reserve_for(&self, cx: &CallContext, bytes: u64) -> Result<MemoryReservation, MemoryError> {
+        let run = CallOrigin::Call(cx.clone()).run_key();
+        InstanceMemory::new(self.limits.clone(), self.engine.memory().clone(), run).reserve(bytes)
     }
 
     fn instantiate(

@@ -221,6 +221,19 @@ async fn state_that_a_call_sets_counts_to_its_memory_as_it_is_after_parsing() {
 }
 
 #[tokio::test]
+async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let text = made.parse_result(format!("\"{}\"", "x".repeat(400_000)), &call()).unwrap();
+    assert_eq!(text.as_str().unwrap().len(), 400_000);
+    let error = made.parse_result(format!("[0{}]", ",0".repeat(200_000)), &call()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
+    );
+    assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
+}
+
+#[tokio::test]
 async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     let made = described("(component)", Limits { result: 10_000, ..Limits::default() }).await.unwrap();
     let cx = call().for_call(Some("call-1"));

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Component;
 use super::exports::{Indices, ToolExports, call_guest};
-use crate::contract::convert::{parse_json, to_json, to_tool_error, wit};
+use crate::contract::convert::{to_json, to_tool_error, wit};
 use crate::error::CallError;
 
 #[derive(Clone)]
@@ -58,7 +58,7 @@ impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let name = self.declaration.name.clone();
         match call_guest!(self.component, cx, self.exports, call_call(name, args))? {
-            Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
+            Ok(result) => self.component.parse_result(result, cx).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }

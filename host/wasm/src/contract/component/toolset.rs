@@ -11,7 +11,7 @@ use super::Component;
 use super::exports::{Indices, ToolsetExports, call_guest};
 use super::manifest::{DescribedTool, MAX_ITEMS, check_count};
 use crate::contract::bindings::hatchery::agent::specs;
-use crate::contract::convert::{EstimateSize, parse_json, to_json, to_tool_error, wit};
+use crate::contract::convert::{EstimateSize, to_json, to_tool_error, wit};
 use crate::error::CallError;
 
 pub(super) struct ComponentToolset {
@@ -88,7 +88,7 @@ impl ToolsetTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
         let (toolset, tool) = (self.toolset.clone(), self.described.declaration.name.clone());
         match call_guest!(self.component, cx, self.exports, call_call(toolset, tool, args))? {
-            Ok(result) => self.component.convert(result, |json| parse_json(&json, "the result")).map(Ok),
+            Ok(result) => self.component.parse_result(result, cx).map(Ok),
             Err(error) => Ok(Err(error)),
         }
     }

@@ -53,7 +53,7 @@ impl CallOrigin {
     }
 
     /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
-    fn run_key(&self) -> Option<usize> {
+    pub(super) fn run_key(&self) -> Option<usize> {
         match self {
             Self::Model(run) => *run,
             Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => {
@@ -91,6 +91,7 @@ pub(crate) struct HostState {
 
 impl Drop for HostState {
     fn drop(&mut self) {
+        self.log.flush();
         self.record_peak_memory();
     }
 }
@@ -170,7 +171,7 @@ impl HostState {
         Arc::strong_count(&self.usage) == 2
     }
 
-    /// Drops the origin of the call, before the instance is pooled.
+    /// Drops the origin of the call, before the instance is pooled, and logs the last lines of its output.
     pub(super) fn end_call(&mut self) {
         self.record_peak_memory();
         self.origin = None;
