@@ -40,6 +40,16 @@ fn yaml_agent(model: &str) -> String {
 }
 
 #[tokio::test]
+async fn the_command_that_grants_what_is_missing_names_the_folder() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("greeter.wasm", component("greeter")?)?;
+    assert_contains(&check_without_errors(&folder).await?, &["      # or: hatchery grant greeter\n"]);
+    let output = hatchery(&folder.served(), &[&["doctor", "../served"][..], &DATA].concat()).await?;
+    assert_contains(&output.stdout, &["      # or: hatchery grant greeter --dir ../served\n"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_folder_without_problems_passes_and_no_files_are_left() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;
