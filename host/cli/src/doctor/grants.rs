@@ -13,10 +13,8 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     if diagnosis.config.is_err() {
         return Vec::new();
     }
-    let folder = match diagnosis.folder {
-        folder if folder == Path::new(".") => String::new(),
-        folder => format!(" --dir {}", quote_path(folder)),
-    };
+    let folder = diagnosis.folder;
+    let folder = if folder == Path::new(".") { String::new() } else { format!(" --dir {}", quote_path(folder)) };
     diagnosis.catalog.components.values().flat_map(|component| check_component(component, &folder)).collect()
 }
 
