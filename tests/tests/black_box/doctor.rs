@@ -83,7 +83,7 @@ async fn agents_that_use_items_of_the_configuration_are_loaded() -> Result<()> {
     folder.remove("other/root_agent.yaml")?;
     folder.write("own.yaml", CONNECTIONS.replace("folder: handbook", "folder: handbook, embedder: none-such"))?;
     let output = doctor(&folder, &["--config", "own.yaml"]).await?;
-    assert_contains(&output.stdout, &["  ✗ hatchery.yaml: ", "none-such"]);
+    assert_contains(&output.stdout, &["  ✗ hatchery.yaml: retrieval.handbook.embedder: ", "  ✓ mcp/root_agent.yaml: "]);
     Ok(())
 }
 

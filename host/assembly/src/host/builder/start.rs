@@ -347,11 +347,15 @@ impl HostBuilder {
 /// them, agents can be loaded without a host. Nothing is connected, and no file is written.
 ///
 /// # Errors
-/// If no model provider has a configured embedder.
+/// If no model provider has a configured embedder. Then there are no searched folders, and all other items are added.
 pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: &Path) -> Result<(), HostError> {
     install_tls_provider();
     let models = services::models(config, &Scripts::in_folder(folder, config));
-    let indexes = retrieval::indexes(&config.retrieval, &Storage::InMemory, models.as_ref(), &Indexes::new())?;
+    let indexes = retrieval::indexes(&config.retrieval, &Storage::InMemory, models.as_ref(), &Indexes::new());
+    let (indexes, result) = match indexes {
+        Ok(indexes) => (indexes, Ok(())),
+        Err(error) => (Indexes::new(), Err(error.into())),
+    };
     let credentials: Arc<dyn CredentialService> = Arc::new(MemoryCredentials::default());
     let items = NativeItems {
         extensions: Extensions::default(),
@@ -362,7 +366,7 @@ pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: 
     let (native_items, extensions) = items.layers(&Connections::new(config, &credentials, indexes, false));
     options.native_items = native_items;
     options.agent_classes = extensions.agent_classes;
-    Ok(())
+    result
 }
 
 /// Installs the TLS provider of Reqwest, which has none of its own, unless the program has installed another one.
