@@ -24,7 +24,7 @@ use hatchery_telemetry::{HostEvents, TraceStore};
 use hatchery_wasm::CatalogHandle;
 use tokio::sync::watch;
 
-pub use builder::{HostBuilder, NAMES_FILE, protected_paths, user_code_cache};
+pub use builder::{HostBuilder, NAMES_FILE, add_configured_items, protected_paths, user_code_cache};
 pub use error::HostError;
 pub use live_config::{ApplyConfig, ConfigChange, ConfigSubscriber};
 pub use settings::{known_apps, unknown_apps, unknown_components};

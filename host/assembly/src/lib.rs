@@ -82,8 +82,8 @@ pub use hatchery_a2a::A2aService;
 pub use hatchery_mcp::Browser;
 pub use hatchery_stores::adk_sessions;
 pub use host::{
-    ApplyConfig, ConfigChange, ConfigSubscriber, Host, HostBuilder, HostError, NAMES_FILE, known_apps, protected_paths,
-    unknown_apps, unknown_components, user_code_cache,
+    ApplyConfig, ConfigChange, ConfigSubscriber, Host, HostBuilder, HostError, NAMES_FILE, add_configured_items,
+    known_apps, protected_paths, unknown_apps, unknown_components, user_code_cache,
 };
 pub use host_key::HostKeyError;
 pub use services::ServiceSource;

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::trust::{ConfigSource, LoadedConfig};
-use hatchery::{Config, ConfigError, NAMES_FILE, Storage};
+use hatchery::{Config, ConfigError, HostError, NAMES_FILE, Storage};
 use hatchery_wasm::{Catalog, CatalogHandle, LoadOptions};
 
 use crate::compiler;
@@ -32,6 +32,8 @@ struct Diagnosis<'a> {
     config: Result<&'a Config, &'a ConfigError>,
     /// The configuration and its trust status. `None` if it is invalid.
     loaded_config: Option<&'a LoadedConfig>,
+    /// Why the items of the configuration, such as toolsets, cannot all be used. `None` if they can.
+    items_error: Option<HostError>,
     options: LoadOptions,
     catalog_handle: CatalogHandle,
     catalog: Arc<Catalog>,
@@ -50,6 +52,7 @@ pub async fn diagnose(source: &ConfigSource, storage: &StorageArgs) -> anyhow::R
         options.names_file = Some(data.join(NAMES_FILE));
         options.stores_names = false;
     }
+    let items_error = hatchery::add_configured_items(&mut options, &config, folder).err();
     let progress = LoadProgress::start();
     options.progress = Some(progress.listener());
     let catalog_handle = CatalogHandle::open(folder, options.clone()).await?;
@@ -59,6 +62,7 @@ pub async fn diagnose(source: &ConfigSource, storage: &StorageArgs) -> anyhow::R
         storage: storage.storage(folder),
         loaded_config: loaded_config.as_ref().ok(),
         config: loaded_config.as_ref().map(|loaded| &loaded.config),
+        items_error,
         options,
         catalog: catalog_handle.current(),
         catalog_handle,

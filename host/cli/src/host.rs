@@ -42,7 +42,7 @@ pub fn trust_store() -> Option<TrustStore> {
 #[derive(Debug, Default, clap::Args)]
 pub struct StorageArgs {
     /// Where to store sessions: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`,
-    /// `postgres://user@host/database` or `agentengine://PROJECT/LOCATION/ENGINE`
+    /// `postgres://user@host/database`, `firestore://PROJECT/DATABASE` or `agentengine://PROJECT/LOCATION/ENGINE`
     #[arg(long, value_name = "URI")]
     session_service: Option<String>,
     /// Where to store artifacts: `memory:`, `file:relative`, `file:///absolute`, `s3://bucket/prefix`,
@@ -50,7 +50,7 @@ pub struct StorageArgs {
     #[arg(long, value_name = "URI")]
     artifact_service: Option<String>,
     /// Where to store long-term memory: `memory:`, `sqlite:relative.db`, `sqlite:///absolute.db`,
-    /// `postgres://user@host/database` or `agentengine://PROJECT/LOCATION/ENGINE`
+    /// `postgres://user@host/database`, `firestore://PROJECT/DATABASE` or `agentengine://PROJECT/LOCATION/ENGINE`
     #[arg(long, value_name = "URI")]
     memory_service: Option<String>,
     /// Folder for the data of services without a URI (default: DIR/.hatchery) and for compiled code (default: the

@@ -112,11 +112,14 @@ impl Catalog {
         NameResolver::new(&self.components, &self.owners, self.native_items.as_deref())
     }
 
-    /// Returns the names of components and apps that are being loaded for the first time.
+    /// Returns the names of components and apps that are being loaded for the first time, in order. A name is returned
+    /// once, also if a component and an app have it.
     pub fn loading(&self) -> impl Iterator<Item = &str> {
         let is_loading =
             |state: &FileState| matches!(state, FileState::Pending | FileState::Compiling { previous_serves: false });
-        self.files.iter().filter(move |file| is_loading(&file.state)).map(|file| file.name.as_str())
+        let files = self.files.iter().filter(|file| is_loading(&file.state));
+        let names: BTreeSet<_> = files.map(|file| file.name.as_str()).collect();
+        names.into_iter()
     }
 
     /// Returns a copy of this catalog with other file states.

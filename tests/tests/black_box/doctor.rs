@@ -40,6 +40,54 @@ fn yaml_agent(model: &str) -> String {
 }
 
 #[tokio::test]
+async fn the_command_that_grants_what_is_missing_names_the_folder() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("greeter.wasm", component("greeter")?)?;
+    assert_contains(&check_without_errors(&folder).await?, &["      # or: hatchery grant greeter\n"]);
+    let output = hatchery(&folder.served(), &[&["doctor", "../served"][..], &DATA].concat()).await?;
+    assert_contains(&output.stdout, &["      # or: hatchery grant greeter --dir ../served\n"]);
+    Ok(())
+}
+
+/// The operator's configuration for agents that use other programs, hosts and folders.
+const CONNECTIONS: &str = "mcp: {servers: {files: {command: none-such}}}
+a2a: {agents: {far: {card: 'http://127.0.0.1:1/card'}}}
+openapi: {apis: {shop: {document: shop.json, base_url: 'http://127.0.0.1:1'}}}
+retrieval: {handbook: {folder: handbook}}
+code_executors: {python: {container: {socket: /none/such.sock, image: python}}}
+";
+
+#[tokio::test]
+async fn agents_that_use_items_of_the_configuration_are_loaded() -> Result<()> {
+    let folder = Folder::empty()?;
+    let agent = |more: &str| format!("{}{more}\n", yaml_agent("scripted:answers.yaml"));
+    folder.write("answers.yaml", "turns:\n  - reply: hi\n")?;
+    folder.write("mcp/root_agent.yaml", agent("tools: [{name: McpToolset, args: {server: files}}]"))?;
+    folder.write("api/root_agent.yaml", agent("tools: [{name: OpenAPIToolset, args: {api: shop}}]"))?;
+    folder.write("search/root_agent.yaml", agent("tools: [{name: FilesRetrieval}]"))?;
+    folder.write("code/root_agent.yaml", agent("code_executor: python"))?;
+    folder.write("far/root_agent.yaml", "agent_class: A2aAgent\nname: far\nargs: {agent: far}\n")?;
+    folder.write("other/root_agent.yaml", agent("tools: [{name: McpToolset, args: {server: other}}]"))?;
+    folder.write("shop.json", r#"{"openapi": "3.1.0", "paths": {}}"#)?;
+    folder.write("handbook/leave.md", "# Leave\n")?;
+    folder.write("own.yaml", CONNECTIONS)?;
+    let output = doctor(&folder, &["--config", "own.yaml"]).await?;
+    for app in ["mcp", "api", "search", "code", "far"] {
+        assert_contains(&output.stdout, &[&format!("  ✓ {app}/root_agent.yaml: app `{app}`\n")]);
+    }
+    assert_contains(
+        &output.stdout,
+        &["  ✗ other/root_agent.yaml: ", "hatchery.yaml has no MCP server `other`", "\n1 error, "],
+    );
+
+    folder.remove("other/root_agent.yaml")?;
+    folder.write("own.yaml", CONNECTIONS.replace("folder: handbook", "folder: handbook, embedder: none-such"))?;
+    let output = doctor(&folder, &["--config", "own.yaml"]).await?;
+    assert_contains(&output.stdout, &["  ✗ hatchery.yaml: retrieval.handbook.embedder: ", "  ✓ mcp/root_agent.yaml: "]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_folder_without_problems_passes_and_no_files_are_left() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;

@@ -60,6 +60,9 @@ async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server(
     let shown = sessions(&folder, &["show", "first"]).await?.stdout;
     let said: Vec<_> = shown.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, said)| said).collect();
     assert_eq!(said, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{shown}");
+    let revisions: Vec<_> =
+        shown.lines().filter_map(|line| line.split_once("  ")).map(|(revision, _)| revision).collect();
+    assert_eq!(revisions, ["first", "1", "2"], "{shown}");
     let served = host.session("desk", "first").await?;
     assert_eq!(sessions(&folder, &["export", "first"]).await?.json()?, served, "the command and the server agree");
     assert_eq!(sessions(&folder, &["show", "first", "--json"]).await?.json()?, served);

@@ -17,6 +17,7 @@ use hatchery_stores::firestore::{
 use hatchery_wasm::{DeterministicMode, Progress, Worker};
 
 pub use paths::{protected_paths, user_code_cache};
+pub use start::add_configured_items;
 
 use super::reload::FileStamps;
 use crate::config::Config;

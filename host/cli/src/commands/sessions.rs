@@ -21,7 +21,7 @@ use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout, plural
                         hatchery sessions import first.json\n  \
                         hatchery sessions import adk.db --app reception\n  \
                         hatchery sessions fork first --app reception --user ada --revision 4 --as second\n  \
-                        hatchery sessions rewind first --app reception --user ada --event 5f0c\n  \
+                        hatchery sessions rewind first --app reception --user ada --revision 4\n  \
                         hatchery sessions delete first --app reception --user ada\n\n\
     Uses the sessions of the folder's server, which may be running.")]
 pub struct Args {
@@ -131,7 +131,7 @@ async fn show(args: &SessionArgs) -> anyhow::Result<Outcome> {
     let state = session.state.iter().map(|(name, value)| {
         format!("{DIM}state{DIM:#} {BOLD}{}{BOLD:#} = {}", escape_control(name), escape_control(&value.to_string()))
     });
-    let messages = session.events.iter().filter_map(|event| to_message(event));
+    let messages = session.events.iter().zip(1..).filter_map(|(event, revision)| to_message(revision, event));
     let lines: Vec<_> = std::iter::once(to_line(&session)).chain(state).chain(messages).collect();
     args.folder.print(&serde_json::to_value(&session)?, lines)
 }
@@ -215,15 +215,16 @@ fn to_line(session: &Session) -> String {
     format!("{BOLD}{id}{BOLD:#}  {DIM}updated {}{DIM:#}", http_date(session.last_update_time))
 }
 
-/// Returns the author and the content of an event in one line; `None` if it has no message.
-fn to_message(event: &Event) -> Option<String> {
+/// Returns the revision, the author and the content of an event in one line; `None` if it has no message.
+fn to_message(revision: u64, event: &Event) -> Option<String> {
     let content = event.content.as_deref()?;
     let parts: Vec<String> =
         content.parts.iter().filter(|part| !part.thought).filter_map(|part| describe(&part.data)).collect();
     let author = escape_control(&event.author);
     let text = parts.join(" ");
     let time = http_date(event.timestamp);
-    (!text.is_empty()).then(|| format!("{DIM}{time}{DIM:#}  {BOLD}{author}{BOLD:#}: {}", escape_control(&text)))
+    let text = (!text.is_empty()).then(|| escape_control(&text))?;
+    Some(format!("{DIM}{revision}  {time}{DIM:#}  {BOLD}{author}{BOLD:#}: {text}"))
 }
 
 fn describe(data: &PartData) -> Option<String> {

@@ -29,6 +29,7 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
     let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::warning).collect();
     findings.extend(check_trust(loaded));
     findings.extend(check_keys(config));
+    findings.extend(diagnosis.items_error.iter().map(|error| Finding::error(format!("{CONFIG_FILE}: {error}"))));
     // A host does not start without a configured plugin.
     let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::factories(), Arc::new(catalog.clone()));
     if let Err(error) = plugins {

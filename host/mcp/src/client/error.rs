@@ -32,6 +32,9 @@ pub enum McpError {
     /// There are no headers for a session.
     #[error("{0}")]
     SessionHeaders(String),
+    /// The configuration has no such server, or it may not be used.
+    #[error("{0}")]
+    NotConfigured(String),
     /// The handshake failed.
     #[error("the handshake failed: {0}")]
     Handshake(String),
@@ -90,6 +93,7 @@ impl McpError {
         match self {
             Self::Variable { .. } | Self::Header(_) | Self::HttpClient(_) => "its configuration is incomplete".into(),
             Self::SessionHeaders(_) => "the session has no headers for it".into(),
+            Self::NotConfigured(_) => "it is not configured".into(),
             Self::LoginRequired(_) | Self::Authorization(_) => "the host is not authorized to use it".into(),
             Self::Start { .. } => "it cannot be started".into(),
             Self::Handshake(_) | Self::ConnectTimeout(_) => "the handshake failed".into(),

@@ -136,10 +136,7 @@ impl McpServers {
             return Err(refusal.clone());
         }
         let Some(server) = table.servers.get(name) else {
-            return Err(format!(
-                "hatchery.yaml has no MCP server `{name}`; {}; add it there below `mcp.servers`",
-                table.list_servers()
-            ));
+            return Err(table.unknown_server(name));
         };
         // Without a session there are no headers for it.
         if self.is_started.load(Ordering::Acquire) && server.config.header_provider.is_none() {
@@ -177,14 +174,11 @@ impl McpServers {
     pub async fn login(&self, name: &str, browser: &dyn Browser) -> Result<(), McpError> {
         let table = self.current.load_full();
         if let Some(refusal) = table.refusals.get(name) {
-            return Err(McpError::Authorization(refusal.clone()));
+            return Err(McpError::NotConfigured(refusal.clone()));
         }
         match table.servers.get(name) {
             Some(server) => server.login(browser).await,
-            None => {
-                let message = format!("hatchery.yaml has no MCP server `{name}`; {}", table.list_servers());
-                Err(McpError::Authorization(message))
-            }
+            None => Err(McpError::NotConfigured(table.unknown_server(name))),
         }
     }
 
@@ -206,6 +200,12 @@ impl McpServers {
 impl ServerTable {
     fn list_servers(&self) -> String {
         format!("available: {}", quoted_list(self.servers.keys()))
+    }
+
+    /// Returns the error for a name that no server has.
+    fn unknown_server(&self, name: &str) -> String {
+        let available = self.list_servers();
+        format!("hatchery.yaml has no MCP server `{name}`; {available}; add it there below `mcp.servers`")
     }
 }
 

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 
-use crate::support::{CallingApp, call, toolset};
+use crate::support::{CallingApp, call, configured, erratic, toolset};
 
 const TOKEN: &str = "the-token-of-the-host";
 
@@ -199,6 +199,16 @@ async fn a_person_logs_in_once_and_agents_never_see_the_token() {
     let events = app.harness.run("go").await;
     let seen = format!("{}{:?}", json!(events), app.model.requests());
     assert!(seen.contains("opened") && !seen.contains(TOKEN), "{seen}");
+}
+
+#[tokio::test]
+async fn a_login_at_an_unknown_server_names_the_configured_servers() {
+    let (servers, _) = configured(erratic(&[]), json!({"server": "erratic"}));
+    let error = servers.login("files", &Refusing).await.unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "hatchery.yaml has no MCP server `files`; available: `erratic`; add it there below `mcp.servers`"
+    );
 }
 
 #[tokio::test]

@@ -171,7 +171,10 @@ impl Loader {
         let (directory, writable_folders) = (self.directory.clone(), self.options.settings.writable_folders());
         let result = tokio::task::spawn_blocking(move || scan(&directory, &writable_folders)).await;
         result.unwrap_or_else(|error| {
-            tracing::error!("scanning the directory panicked: {error}");
+            // The end of the runtime cancels a scan that has not begun.
+            if error.is_panic() {
+                tracing::error!("scanning the directory panicked: {error}");
+            }
             Scan::failed(&self.directory)
         })
     }

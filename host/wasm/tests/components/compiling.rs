@@ -266,6 +266,20 @@ async fn an_app_whose_components_are_still_loading_is_pending_and_not_rejected()
 }
 
 #[tokio::test]
+async fn a_component_and_an_app_of_the_same_name_are_listed_once_while_they_are_loading() {
+    let mut test_catalog = TestCatalog::new();
+    let pids = tempfile::tempdir().unwrap();
+    test_catalog.options.compiler = stuck(&pids.path().join("pids"));
+    let component = test_catalog.write("app.wasm", uncached("swap"));
+    let agent =
+        test_catalog.write("app/root_agent.yaml", "agent_class: LoopAgent\nname: app\nsub_agents: [{code: swap}]\n");
+    let handle = CatalogHandle::start(test_catalog.path(""), test_catalog.options.clone()).await.unwrap();
+    until(&handle, |catalog| is_compiling(catalog, &component)).await;
+    assert_eq!(state(&handle.current(), &agent), Some(FileState::Pending));
+    assert_eq!(handle.current().loading().collect::<Vec<_>>(), ["app"]);
+}
+
+#[tokio::test]
 async fn loaded_revisions_are_in_the_audit_log() {
     let test_catalog = TestCatalog::new().with("swap");
     let log = CapturedLog::default();

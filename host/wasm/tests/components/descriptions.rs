@@ -38,8 +38,8 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
     let (catalog, reason) = refused(&test_catalog).await;
     assert_eq!(
         reason,
-        "agent `lurker/lurker` cannot be used: the agents of component `lurker` are described with more than it is granted; to \
-         grant it, add to hatchery.yaml:\n\
+        "agent `lurker/lurker` cannot be used: the agents of component `lurker` need grants that it does not have; to grant \
+         them, add to hatchery.yaml:\n\
          components:\n  lurker:\n    grants:\n      models: [\"gemini-2.5-lurk\"]\n      memory: read\n      artifacts: read\n      \
          state: {read: [\"user:ssn\", \"app:theme\"], write: [\"app:loot\"]}\n      \
          tools: [\"agent:gallery/clerk\", \"gallery/guarded\", \"url_context\", \"gallery/configured\", \"gallery/house_rules\"]"
@@ -165,7 +165,7 @@ async fn a_yaml_agent_uses_a_component_s_agent_within_the_component_s_grants() {
     );
     let catalog = test_catalog.open().await.current();
     let reason = test_catalog.reason(&catalog, "boss/root_agent.yaml");
-    assert!(reason.contains("component `lurker` are described with more than it is granted"), "{reason}");
+    assert!(reason.contains("component `lurker` need grants that it does not have"), "{reason}");
     assert!(catalog.agent("lurker/lurker").is_err() && catalog.agent("lurker/harmless").is_ok());
 }
 

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hatchery_core::{EventSigner, Plugin, Services, SpanExporter};
+use hatchery_core::{CredentialService, EventSigner, Plugin, Services, SpanExporter};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{App, CatalogSource, Extensions, Factories, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
-use hatchery_stores::LiveQuotas;
+use hatchery_stores::{LiveQuotas, MemoryCredentials};
 use hatchery_telemetry::{HostEvents, TraceStore};
 use hatchery_wasm::{CatalogHandle, CatalogModels, LoadOptions, Worker};
 
@@ -341,6 +341,32 @@ impl HostBuilder {
         }
         Ok(HostPlugins { native, configured })
     }
+}
+
+/// Adds the items of a configuration that YAML agents can refer to: its toolsets, remote agents and code executors. With
+/// them, agents can be loaded without a host. Nothing is connected, and no file is written.
+///
+/// # Errors
+/// If no model provider has a configured embedder. Then there are no searched folders, and all other items are added.
+pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: &Path) -> Result<(), HostError> {
+    install_tls_provider();
+    let models = services::models(config, &Scripts::in_folder(folder, config));
+    let indexes = retrieval::indexes(&config.retrieval, &Storage::InMemory, models.as_ref(), &Indexes::new());
+    let (indexes, result) = match indexes {
+        Ok(indexes) => (indexes, Ok(())),
+        Err(error) => (Indexes::new(), Err(error.into())),
+    };
+    let credentials: Arc<dyn CredentialService> = Arc::new(MemoryCredentials::default());
+    let items = NativeItems {
+        extensions: Extensions::default(),
+        single: None,
+        sandbox: ArcSwap::from_pointee(Some(CodeSandbox::new(None, options, false))),
+        current: LiveItems::default(),
+    };
+    let (native_items, extensions) = items.layers(&Connections::new(config, &credentials, indexes, false));
+    options.native_items = native_items;
+    options.agent_classes = extensions.agent_classes;
+    result
 }
 
 /// Installs the TLS provider of Reqwest, which has none of its own, unless the program has installed another one.

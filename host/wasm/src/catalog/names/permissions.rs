@@ -46,7 +46,7 @@ impl NameResolver<'_> {
             let names: Vec<_> = blocks.iter().map(|(name, _)| format!("`{name}`")).collect();
             let block = grants_block(blocks);
             sentences.push(format!(
-                "the agents of component {} are described with more than it is granted; to grant it, add to \
+                "the agents of component {} need grants that it does not have; to grant them, add to \
                  hatchery.yaml:\n{block}",
                 names.join(" and ")
             ));
