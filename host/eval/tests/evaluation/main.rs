@@ -100,7 +100,7 @@ async fn an_app_is_run_on_each_turn_and_scored_by_calls_and_words() {
     let result = evaluations.run(&app, request()).await.unwrap();
     let [good, bad] = &result.eval_case_results[..] else { panic!("{result:?}") };
     assert_eq!((good.final_eval_status, bad.final_eval_status), (EvalStatus::Passed, EvalStatus::Failed));
-    let scores = |run: &hatchery_eval::EvalCaseResult| -> Vec<Option<f64>> {
+    let scores = |run: &EvalCaseResult| -> Vec<Option<f64>> {
         run.overall_eval_metric_results.iter().map(|result| result.score).collect()
     };
     assert_eq!(scores(good), [Some(1.0), Some(1.0)]);
