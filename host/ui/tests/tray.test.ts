@@ -76,7 +76,14 @@ describe("calls that wait", () => {
     send(ended);
     await vi.advanceTimersByTimeAsync(5000);
     expect(tray.waiting).toEqual([]);
-    isOffline = false;
+    const { catalog } = await import("../src/app/catalog.svelte");
+    catalog.error = "The host cannot be reached.";
+    // What the catalog has found out already is not asked again.
+    const request = vi.fn(answer);
+    vi.stubGlobal("fetch", request);
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(request).not.toHaveBeenCalled();
+    [isOffline, catalog.error] = [false, undefined];
     await vi.advanceTimersByTimeAsync(5000);
     expect(tray.count).toBe(1);
   });

@@ -21,6 +21,8 @@ const MAX_SESSIONS = 30;
 const MAX_FAILURES = 20;
 /** Sessions are looked at once for events that arrive together. */
 const BATCH_MS = 50;
+/** How often it is looked whether the catalog is there. */
+const CATALOG_MS = 200;
 /** When sessions are looked at again that could not be read. */
 const RETRY_MS = 2000;
 
@@ -56,8 +58,8 @@ class Tray {
 
   /** Looks at the sessions that have run since the last time. Those that cannot be read are looked at again. */
   async #look(): Promise<void> {
-    // Events can arrive before the catalog, without which no app is known.
-    if (!catalog.catalog) return this.#lookIn(RETRY_MS / 10);
+    // Events can arrive before the catalog, without which no app is known; if it cannot be read, sessions cannot either.
+    if (!catalog.catalog || catalog.error !== undefined) return this.#lookIn(CATALOG_MS);
     const sessions = [...this.#sessions].slice(-MAX_SESSIONS);
     this.#sessions.clear();
     const found = await Promise.all(
