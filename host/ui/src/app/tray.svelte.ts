@@ -21,7 +21,7 @@ const MAX_SESSIONS = 30;
 const MAX_FAILURES = 20;
 /** Sessions are looked at once for events that arrive together. */
 const BATCH_MS = 50;
-/** How often it is looked whether the catalog is there. */
+/** How often the page checks whether the catalog is there. */
 const CATALOG_MS = 200;
 /** When sessions are looked at again that could not be read. */
 const RETRY_MS = 2000;
