@@ -42,6 +42,17 @@ describe("the event log", () => {
     expect(texts(log.merge(stored))).toEqual(["old", "Hi", "cut off"]);
   });
 
+  it("keeps what arrives while the host is asked for the stored events", () => {
+    const asked = EventLog.of([event("old", "old")]).add(localMessage([{ text: "Hi" }], 5));
+    const next = event("next", "The ans", { partial: true, timestamp: 7 });
+    const log = asked.add(localMessage([{ text: "And now?" }], 6)).add(next);
+    const stored = [event("user", "Hi", { timestamp: 5.1, author: "user" })];
+    expect(texts(log.merge(stored, asked))).toEqual(["old", "Hi", "And now?", "The ans"]);
+    expect(texts(log.merge(stored, asked).add({ ...next, content: { parts: [{ text: "wer" }] } })).at(-1)).toBe("The answer");
+    const both = [...stored, event("other", "And now?", { timestamp: 6.1, author: "user" })];
+    expect(texts(log.merge(both, asked))).toEqual(["old", "Hi", "And now?", "The ans"]);
+  });
+
   it("asks only for events since the last stored one", () => {
     expect(EventLog.of([]).add(localMessage([], 9)).lastStored).toBeUndefined();
     expect(EventLog.of([event("a", "x", { timestamp: 3 })]).add(localMessage([], 9)).lastStored).toBe(3);

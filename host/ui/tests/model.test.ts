@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { SseParser } from "../src/api/sse";
 import type { App, Catalog, FileEntry, SessionEvent } from "../src/api/types";
-import { layOut } from "../src/model/agent-tree";
+import { layOut, nodeHeight } from "../src/model/agent-tree";
 import { findChanges } from "../src/model/changes";
 import { componentRows, grantRows } from "../src/model/components";
 import { summarize } from "../src/model/event-summary";
@@ -210,6 +210,21 @@ describe("agents", () => {
     const [a, b, c] = nodes;
     expect(b!.y).toBeLessThan(c!.y);
     expect(a!.y).toBeGreaterThan(b!.y);
+  });
+
+  it("do not cover each other, whatever their heights are", () => {
+    const agent = (name: string, tools: number, ...subAgents: string[]) => {
+      return { name, kind: "llm", description: "", subAgents, tools: Array.from({ length: tools }, (_, index) => `tool-${index}`) };
+    };
+    const agents = [agent("root", 0, "short", "long", "last"), agent("short", 0), agent("long", 12, "below"), agent("below", 0), agent("last", 1, "end"), agent("end", 20)];
+    const { nodes, height } = layOut({ name: "root", rootAgentName: "root", description: "", agents } as never);
+    expect(nodes).toHaveLength(agents.length);
+    for (const one of nodes) {
+      expect(one.y).toBeGreaterThanOrEqual(0);
+      expect(one.y + nodeHeight(one.agent)).toBeLessThanOrEqual(height);
+      const covered = nodes.filter((other) => other !== one && other.x === one.x && other.y < one.y + nodeHeight(one.agent) && one.y < other.y + nodeHeight(other.agent));
+      expect(covered.map((other) => `${one.agent.name} and ${other.agent.name}`)).toEqual([]);
+    }
   });
 });
 

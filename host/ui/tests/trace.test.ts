@@ -133,6 +133,23 @@ describe("a model call", () => {
     expect(call("3")).toMatchObject({ newContents: 1, hasNewInstruction: true });
   });
 
+  it("is compared with the call before it, when more of its older contents are left out", () => {
+    const long = (omitted: number, ...texts: string[]) => ({
+      "gcp.vertex.agent.llm_request": JSON.stringify({ contents: texts.map((text) => ({ parts: [{ text }] })), omittedContents: omitted }),
+    });
+    const { nodes } = buildTrace(
+      [
+        span("a", "agent", 0, 90),
+        span("1", "model", 0, 10, "a", long(0, "0", "1", "2")),
+        span("2", "model", 20, 30, "a", long(2, "2", "3", "4")),
+        span("3", "model", 40, 50, "a", long(7, "7", "8", "9")),
+      ],
+      "e-1",
+    )!;
+    const counts = nodes.filter(({ kind }) => kind === "model").map((node) => readModelCall(nodes, node)?.newContents);
+    expect(counts).toEqual([undefined, 2, 5]);
+  });
+
   it("is nothing if its request is no JSON", () => {
     expect(call("4")).toBeUndefined();
   });

@@ -63,13 +63,23 @@ export async function sendJson<T>(method: string, target: string, body?: unknown
   return text === "" ? undefined : (JSON.parse(text) as T);
 }
 
+/** Answers of a proxy whose host cannot be reached. Those of the host itself are JSON. */
+const GATEWAY_ERRORS = [502, 503, 504];
+
 async function hostError(response: Response): Promise<HostError> {
+  const { status, statusText } = response;
   const text = await response.text().catch(() => "");
   try {
     const problem = JSON.parse(text) as { code?: string; detail?: string };
-    return new HostError(response.status, problem.code ?? "ERROR", problem.detail ?? text);
+    return new HostError(status, problem.code ?? "ERROR", problem.detail ?? text);
   } catch {
-    return new HostError(response.status, "ERROR", text || response.statusText);
+    const answer = `${status} ${statusText}`.trim();
+    if (GATEWAY_ERRORS.includes(status)) {
+      return new HostError(status, "OFFLINE", `The host cannot be reached: a proxy in front of it answered ${answer}.`);
+    }
+    // The page of a proxy is HTML.
+    const isText = text !== "" && !/^\s*</.test(text);
+    return new HostError(status, "ERROR", isText ? text : `The server answered ${answer}.`);
   }
 }
 

@@ -23,6 +23,13 @@ class Router {
     else history.pushState(null, "", url);
     this.route = route;
   }
+
+  /** Opens a place instead of the current one when work has ended, unless the person has opened another one. */
+  async openAfter(work: Promise<unknown>, route: Route): Promise<void> {
+    const before = this.route;
+    await work;
+    if (this.route === before) this.open(route, true);
+  }
 }
 
 export const router = new Router();

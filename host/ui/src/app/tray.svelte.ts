@@ -2,7 +2,7 @@
 // and recent failures.
 
 import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
-import { describeError } from "../api/http";
+import { describeError, HostError } from "../api/http";
 import type { HostEvent } from "../api/types";
 import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations, openCredentials } from "../model/conversation";
 import { newRunId } from "../model/run-id";
@@ -19,8 +19,12 @@ export type Failure = Extract<HostEvent, { kind: "runEnded" | "fileRejected" }>;
 /** Sessions that are looked at when the page is opened, those that ran last. */
 const MAX_SESSIONS = 30;
 const MAX_FAILURES = 20;
-/** Events of a session among which open requests are searched. */
+/** Sessions are looked at once for events that arrive together. */
 const BATCH_MS = 50;
+/** How often the page checks whether the catalog is there. */
+const CATALOG_MS = 200;
+/** When sessions are looked at again that could not be read. */
+const RETRY_MS = 2000;
 
 class Tray {
   waiting = $state.raw<Waiting[]>([]);
@@ -40,26 +44,41 @@ class Tray {
     return hostEvents.listen((event) => {
       if (event.kind !== "runEnded" || event.user.includes("-eval-")) return;
       const { app, user, session } = event;
-      const id = JSON.stringify([app, user, session]);
+      const id = idOf(event);
       this.#sessions.delete(id);
       this.#sessions.set(id, { app, user, session });
-      clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => void this.#look(), BATCH_MS);
+      this.#lookIn(BATCH_MS);
     });
   }
 
-  /** Looks at the sessions that have run since the last time. */
+  #lookIn(milliseconds: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#look(), milliseconds);
+  }
+
+  /** Looks at the sessions that have run since the last time. Those that cannot be read are looked at again. */
   async #look(): Promise<void> {
-    const keys = [...this.#sessions.values()].slice(-MAX_SESSIONS);
+    // Events can arrive before the catalog, without which no app is known; if it cannot be read, sessions cannot either.
+    if (!catalog.catalog || catalog.error !== undefined) return this.#lookIn(CATALOG_MS);
+    const sessions = [...this.#sessions].slice(-MAX_SESSIONS);
     this.#sessions.clear();
-    const found = await Promise.all(keys.map((key) => openOf(key)));
-    const isLooked = ({ key }: Waiting) => keys.some((looked) => isSame(looked, key));
+    const found = await Promise.all(
+      sessions.map(async ([id, key]) => {
+        const waiting = await openOf(key);
+        if (waiting) return waiting;
+        if (!this.#sessions.has(id)) this.#sessions.set(id, key);
+        return this.waiting.filter((known) => isSame(known.key, key));
+      }),
+    );
+    const isLooked = ({ key }: Waiting) => sessions.some(([, looked]) => isSame(looked, key));
     this.waiting = [...this.waiting.filter((waiting) => !isLooked(waiting)), ...found.flat()];
+    if (found.length > 0 && this.#sessions.size > 0) this.#lookIn(RETRY_MS);
   }
 
   /** Answers a confirmation. Its run continues at the host. */
   async answer(key: SessionKey, item: ItemOf<"confirmation">, confirmed: boolean): Promise<void> {
-    this.waiting = this.waiting.filter((other) => other.item !== item);
+    const isAnswered = (other: Waiting) => isSame(other.key, key) && other.item.key === item.key;
+    this.waiting = this.waiting.filter((other) => !isAnswered(other));
     try {
       const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
       const request = { key, runId: newRunId(), parts, streaming: false, isKept: true, signal: new AbortController().signal, onAccepted: () => {} };
@@ -67,6 +86,10 @@ class Tray {
       this.error = "";
     } catch (error) {
       this.error = describeError(error);
+      // The call still waits if the host has not taken the answer.
+      this.waiting = [...this.waiting.filter((other) => !isAnswered(other)), { key, item }];
+      this.#sessions.set(idOf(key), key);
+      this.#lookIn(BATCH_MS);
     }
   }
 
@@ -80,12 +103,19 @@ function isFailure(event: HostEvent): boolean {
   return event.kind === "runEnded" && event.error !== undefined && event.error !== "CANCELLED";
 }
 
+function idOf({ app, user, session }: SessionKey): string {
+  return JSON.stringify([app, user, session]);
+}
+
 function isSame(one: SessionKey, other: SessionKey): boolean {
   return one.app === other.app && one.user === other.user && one.session === other.session;
 }
 
-/** Returns the open requests of a session. None if it is gone, as that of a single call of a tool is. */
-async function openOf(key: SessionKey): Promise<Waiting[]> {
+/**
+ * Returns the open requests of a session; `undefined` if the host cannot be reached. None if the session is gone, as that
+ * of a single call of a tool is.
+ */
+async function openOf(key: SessionKey): Promise<Waiting[] | undefined> {
   try {
     if (!catalog.apps.some(({ name }) => name === key.app)) return [];
     if (!(await listSessions(key.app, key.user)).some(({ id }) => id === key.session)) return [];
@@ -94,8 +124,8 @@ async function openOf(key: SessionKey): Promise<Waiting[]> {
     const { events } = await readSession(key);
     const turns = buildTurns(events);
     return [...openConfirmations(turns), ...openCredentials(turns)].map((item) => ({ key, item }));
-  } catch {
-    return [];
+  } catch (error) {
+    return error instanceof HostError && error.isOffline ? undefined : [];
   }
 }
 

@@ -26,6 +26,7 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
   let bottom = 0;
   const place = (agent: Agent, depth: number, parent?: TreeNode): TreeNode => {
     placed.add(agent.name);
+    const [start, top] = [nodes.length, bottom];
     const node: TreeNode = { agent, depth, parent, x: depth * (NODE.width + NODE.gapX), y: 0 };
     nodes.push(node);
     const children: TreeNode[] = [];
@@ -36,7 +37,11 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
     const [first, last] = [children[0], children.at(-1)];
     if (first && last) {
       const middle = (first.y + last.y + nodeHeight(last.agent)) / 2;
-      node.y = Math.max(0, middle - nodeHeight(agent) / 2);
+      node.y = middle - nodeHeight(agent) / 2;
+      // A node that is higher than those below it would reach into what is above them.
+      const shift = Math.max(0, top - node.y);
+      for (const moved of nodes.slice(start)) moved.y += shift;
+      bottom += shift;
       bottom = Math.max(bottom, node.y + nodeHeight(agent) + NODE.gapY);
     } else {
       node.y = bottom;

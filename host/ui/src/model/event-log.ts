@@ -28,6 +28,8 @@ export function localMessage(parts: Part[], now: number): SessionEvent {
 /** Returns whether the host has not stored an event. */
 export const isLocal = (event: SessionEvent) => event.id.startsWith(LOCAL);
 
+const textOf = ({ content }: SessionEvent) => (content?.parts ?? []).map((part) => part.text ?? "").join("");
+
 /** An immutable list of events. Adding an event returns a new list. */
 export class EventLog {
   private constructor(
@@ -51,11 +53,19 @@ export class EventLog {
     return new EventLog(events, this.index);
   }
 
-  /** Takes over stored events: they replace those with the same id and everything that was never stored. */
-  merge(stored: readonly SessionEvent[]): EventLog {
+  /**
+   * Takes over stored events: they replace those with the same id and everything that was never stored. What has
+   * arrived since `asked`, the list when the host was asked for them, stays.
+   */
+  merge(stored: readonly SessionEvent[], asked: EventLog = this): EventLog {
     const known = new Set(stored.map((event) => event.id));
-    const kept = this.events.filter((event) => !known.has(event.id) && !event.partial && !isLocal(event));
-    return EventLog.of([...kept, ...stored].sort((one, other) => one.timestamp - other.timestamp));
+    const old = new Set(asked.events);
+    const messages = new Set(stored.filter(({ author, id }) => author === "user" && !asked.index.has(id)).map(textOf));
+    const isUnstored = (event: SessionEvent) => Boolean(event.partial) || isLocal(event);
+    const others = this.events.filter((event) => !known.has(event.id));
+    const sorted = [...others.filter((event) => !isUnstored(event)), ...stored].sort((one, other) => one.timestamp - other.timestamp);
+    const arrived = others.filter((event) => isUnstored(event) && !old.has(event) && !(isLocal(event) && messages.has(textOf(event))));
+    return EventLog.of([...sorted, ...arrived]);
   }
 
   /** Returns the time of the last stored event in seconds, from which on events can be missing. */

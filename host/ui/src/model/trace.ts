@@ -277,11 +277,14 @@ export function readModelCall(nodes: readonly TraceNode[], node: TraceNode): Mod
   const earlier = nodes.slice(0, nodes.indexOf(node)).findLast(isEarlier);
   const before = earlier && parseRequest(earlier);
   if (!before) return { ...request, hasNewInstruction: false };
-  const texts = request.contents.map((content) => JSON.stringify(content));
-  const shared = before.contents.findIndex((content, index) => JSON.stringify(content) !== texts[index]);
+  // Contents have the same place in both requests, of which the older ones may be left out.
+  const contentAt = ({ contents, omitted }: typeof request, place: number) => JSON.stringify(contents[place - omitted]);
+  const [end, endBefore] = [request, before].map(({ contents, omitted }) => omitted + contents.length) as [number, number];
+  let shared = Math.max(request.omitted, before.omitted);
+  while (shared < Math.min(end, endBefore) && contentAt(request, shared) === contentAt(before, shared)) shared += 1;
   return {
     ...request,
-    newContents: request.contents.length - (shared === -1 ? before.contents.length : shared),
+    newContents: end - Math.min(shared, end, endBefore),
     hasNewInstruction: request.instruction !== before.instruction,
   };
 }

@@ -212,10 +212,11 @@ class Chat {
 
   /** Replaces the shown events by those that the host has stored. */
   async #reconcile(key: SessionKey, since: number | undefined): Promise<void> {
+    const asked = this.log;
     try {
       const session = await readSession(key, since);
       if (!this.isOpen(key)) return;
-      this.log = this.log.merge(session.events);
+      this.log = this.log.merge(session.events, asked);
       this.state = session.state;
     } catch {
       // The events of the stream stay on the page.

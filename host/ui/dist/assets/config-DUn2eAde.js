@@ -1,1 +1,0 @@
-import{B as e}from"./PageHead-C6R74Kt-.js";var t=()=>e(`config`);export{t};

@@ -1,0 +1,26 @@
+import { describe, expect, it } from "vitest";
+import { Latest } from "../src/model/latest";
+
+describe("requests that overtake each other", () => {
+  it("leave the answer to the last one, in whatever order the answers arrive", async () => {
+    const requests = new Latest();
+    const shown: string[] = [];
+    const answers: (() => void)[] = [];
+    const load = async (place: string) => {
+      const isLast = requests.begin();
+      await new Promise<void>((answer) => answers.push(answer));
+      if (isLast()) shown.push(place);
+    };
+    const loads = [load("first"), load("second")];
+    answers.reverse().forEach((answer) => answer());
+    await Promise.all(loads);
+    expect(shown).toEqual(["second"]);
+  });
+
+  it("are counted apart for each place that shows answers", () => {
+    const [one, other] = [new Latest(), new Latest()];
+    const isLast = one.begin();
+    other.begin();
+    expect(isLast()).toBe(true);
+  });
+});
