@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use hatchery_core::{EventData, LlmRequest, LlmResponse};
+
 use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
 use crate::contract::bindings::hatchery::agent::{log, session, sync_models};
-use crate::contract::convert::wit;
+use crate::contract::convert::{FromWit, ToWit, wit};
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
 
@@ -230,6 +232,64 @@ async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
         error.to_string(),
         "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
     );
+    assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
+}
+
+#[tokio::test]
+async fn json_in_events_and_answers_counts_as_it_is_after_parsing() {
+    fn converted<W: EstimateSize + ParsedSize>(made: &Component, value: W) -> Result<(), String> {
+        made.convert(&call(), value, |_| Ok(())).map_err(|error| error.to_string())
+    }
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let numbers = format!("{{\"a\": [0{}]}}", ",0".repeat(200_000));
+    let text = format!("{{\"a\": \"{}\"}}", "x".repeat(400_000));
+    let event = |json: &str| {
+        let mut event = EventData::default().to_wit();
+        event.actions.state_delta = vec![("key".into(), json.into())];
+        event
+    };
+    let call_of = |args: &str| wit::Content {
+        role: None,
+        parts: vec![wit::Part {
+            data: wit::PartData::FunctionCall(wit::FunctionCall {
+                id: None,
+                name: "f".into(),
+                args: args.into(),
+                extra: None,
+            }),
+            thought: false,
+            thought_signature: None,
+            extra: None,
+        }],
+    };
+    let request = |schema: &str| {
+        let mut request = LlmRequest::default().to_wit();
+        let mut tool = tool("f".into()).declaration;
+        tool.parameters = Some(schema.into());
+        request.tools = vec![tool];
+        request
+    };
+    let response = |extra: &str| wit::LlmResponse { extra: Some(extra.into()), ..LlmResponse::default().to_wit() };
+    let stored = made.convert(&call(), event(&text), EventData::from_wit).unwrap();
+    assert_eq!(stored.actions.state_delta["key"]["a"].as_str().unwrap().len(), 400_000);
+    for fits in [
+        converted(&made, Some(call_of(&text))),
+        converted(&made, request(&text)),
+        converted(&made, Some(response(&text))),
+        converted(&made, text.clone()),
+    ] {
+        fits.unwrap();
+    }
+    let reason = "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more";
+    for refused in [
+        converted(&made, event(&numbers)),
+        converted(&made, Some(call_of(&numbers))),
+        converted(&made, request(&numbers)),
+        converted(&made, Some(response(&numbers))),
+        converted(&made, numbers.clone()),
+    ] {
+        assert_eq!(refused.unwrap_err(), reason);
+    }
     assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
 }
 
