@@ -236,6 +236,30 @@ async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
 }
 
 #[tokio::test]
+async fn json_in_a_request_to_a_model_counts_as_it_is_after_parsing() {
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let mut errors = Vec::new();
+            for schema in ["{}".to_owned(), format!("{{\"enum\": [0{}]}}", ",0".repeat(200_000))] {
+                let mut request = LlmRequest::default().to_wit();
+                request.model = "scripted:made.yaml".into();
+                let mut declared = tool("f".into()).declaration;
+                declared.parameters = Some(schema);
+                request.tools = vec![declared];
+                let answer = sync_models::Host::generate(store.data_mut(), request, false).await;
+                errors.extend(answer.err().map(|error| (error.code, error.message)));
+            }
+            Ok(errors)
+        })
+    });
+    let errors = asked.await.unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_ne!(errors[0].0, "LIMIT_REACHED", "the model does not exist: {}", errors[0].1);
+    assert_eq!(errors[1], ("LIMIT_REACHED".to_owned(), "it exceeded its limit of 4 MiB of memory".to_owned()));
+}
+
+#[tokio::test]
 async fn json_in_events_and_answers_counts_as_it_is_after_parsing() {
     fn converted<W: EstimateSize + ParsedSize>(made: &Component, value: W) -> Result<(), String> {
         made.convert(&call(), value, |_| Ok(())).map_err(|error| error.to_string())
