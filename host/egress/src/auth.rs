@@ -124,7 +124,10 @@ impl ToolAuthenticator {
     /// # Errors
     /// If the credential service fails.
     pub async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), AuthError> {
-        if let Some(token) = refused.oauth2.as_ref().and_then(|oauth2| oauth2.access_token.as_deref()) {
+        let token = refused.oauth2.as_ref().and_then(|oauth2| oauth2.access_token.as_deref());
+        // The token of a service account.
+        let bearer = refused.http.as_ref().and_then(|http| http.credentials.token.as_deref());
+        if let Some(token) = token.or(bearer) {
             self.own_token.forget(&token.into());
         }
         let key = self.config.key();
