@@ -29,7 +29,11 @@ export const s = {
   /** Any JSON value. */
   any: (description) => new Schema(description ? { description } : {}),
   /** One of these values. */
-  oneOf: (values, description) => new Schema({ type: typeof values[0], enum: values, ...(description && { description }) }),
+  oneOf: (values, description) => {
+    const types = new Set(values.map((value) => typeof value));
+    const [type] = types;
+    return new Schema({ ...(types.size === 1 && { type }), enum: values, ...(description && { description }) });
+  },
   array: (items, description) => new Schema({ type: "array", items, ...(description && { description }) }),
   /** An object; its properties are required unless they are optional or have a default. */
   object: (properties, description) => {

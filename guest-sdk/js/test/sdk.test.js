@@ -44,6 +44,14 @@ test("a tool is called with checked arguments and defaults", () => {
   }
 });
 
+test("values of different types to choose from have no type, and each is accepted", () => {
+  const retry = tool({ name: "retry", parameters: s.object({ times: s.oneOf([1, "auto"], "How often.") }), run: ({ times }) => times });
+  assert.deepEqual({ ...retry.parameters.properties.times }, { enum: [1, "auto"], description: "How often." });
+  assert.deepEqual([retry.call({ times: 1 }), retry.call({ times: "auto" })], [1, "auto"]);
+  assert.throws(() => retry.call({ times: "1" }), /the arguments\.times must be one of 1, "auto"/);
+  assert.deepEqual({ ...s.oneOf([1, 2]) }, { type: "number", enum: [1, 2] });
+});
+
 test("an optional property without a default is undefined if it is omitted", () => {
   const list = tool({ name: "list", parameters: s.object({ tags: s.array(s.string()).optional() }), run: (args) => args });
   assert.deepEqual(list.call({}), {});

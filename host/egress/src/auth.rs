@@ -124,7 +124,10 @@ impl ToolAuthenticator {
     /// # Errors
     /// If the credential service fails.
     pub async fn refuse(&self, cx: &CallContext, refused: &AuthCredential) -> Result<(), AuthError> {
-        if let Some(token) = refused.oauth2.as_ref().and_then(|oauth2| oauth2.access_token.as_deref()) {
+        let token = refused.oauth2.as_ref().and_then(|oauth2| oauth2.access_token.as_deref());
+        // The token of a service account.
+        let bearer = refused.http.as_ref().and_then(|http| http.credentials.token.as_deref());
+        if let Some(token) = token.or(bearer) {
             self.own_token.forget(&token.into());
         }
         let key = self.config.key();
@@ -166,14 +169,14 @@ impl ToolAuthenticator {
 
     /// Exchanges the user's answer for tokens, or refreshes stored ones. `None` if the user must be asked.
     async fn exchange(&self, cx: &CallContext, key: &str) -> Result<Option<AuthCredential>, AuthError> {
-        let granted = match cx.user_credential(key).await? {
-            None => return Ok(None),
-            Some(UserCredential::Granted { credential }) if !expires_soon(&credential) => return Ok(Some(credential)),
-            Some(UserCredential::Granted { credential }) => match self.refresh(credential).await {
+        let Some(stored) = cx.user_credential(key).await? else { return Ok(None) };
+        let granted = match stored.clone() {
+            UserCredential::Granted { credential } if !expires_soon(&credential) => return Ok(Some(credential)),
+            UserCredential::Granted { credential } => match self.refresh(credential).await {
                 Err(AuthError::Refused { .. }) => Ok(None),
                 refreshed => refreshed,
             },
-            Some(UserCredential::Answer { credential, expected_state }) => {
+            UserCredential::Answer { credential, expected_state } => {
                 self.accept(cx, credential, expected_state.as_deref()).await.map(Some)
             }
         };
@@ -182,12 +185,12 @@ impl ToolAuthenticator {
                 cx.set_user_credential(key, Some(&UserCredential::Granted { credential: credential.clone() })).await?;
                 Ok(Some(credential))
             }
-            Ok(None) => cx.set_user_credential(key, None).await.map(|()| None).map_err(Into::into),
+            Ok(None) => discard(cx, key, &stored).await,
             // A code can be used once, and a wrong answer is wrong the next time too.
-            Err(error @ (AuthError::Refused { .. } | AuthError::Answer(_))) => {
-                cx.set_user_credential(key, None).await?;
-                Err(error)
-            }
+            Err(error @ (AuthError::Refused { .. } | AuthError::Answer(_))) => match discard(cx, key, &stored).await? {
+                Some(credential) => Ok(Some(credential)),
+                None => Err(error),
+            },
             Err(error) => Err(error),
         }
     }
@@ -264,6 +267,19 @@ impl ToolAuthenticator {
             client_authentication: self.client_authentication,
             egress: &self.egress,
         }
+    }
+}
+
+/// Deletes a credential that is not accepted. Keeps one that has replaced it, and returns it if it is for requests:
+/// another host may have used the same code or refresh token, which servers accept once.
+async fn discard(cx: &CallContext, key: &str, refused: &UserCredential) -> Result<Option<AuthCredential>, AuthError> {
+    match cx.user_credential(key).await? {
+        Some(current) if current == *refused => {
+            cx.set_user_credential(key, None).await?;
+            Ok(None)
+        }
+        Some(UserCredential::Granted { credential }) => Ok(Some(credential)),
+        Some(UserCredential::Answer { .. }) | None => Ok(None),
     }
 }
 

@@ -11,6 +11,7 @@ use hatchery_core::{
     CodeOutput, ConfigValue, ServiceAccountAuth, ToolError, excerpt,
 };
 use hatchery_egress::{Egress, Timeouts, ToolAuthenticator, Url, client, describe, read_body, refusal};
+use reqwest::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -149,6 +150,12 @@ impl VertexExecutor {
         let request = request.bearer_auth(token.unwrap_or_default()).timeout(timeout).json(&self.request(input, cx));
         let response = request.send().await.map_err(|error| refusal(&error).unwrap_or_else(|| describe(error)))?;
         let status = response.status();
+        if status == StatusCode::UNAUTHORIZED
+            && let Some(credential) = &credential
+        {
+            // The next call gets another token.
+            authenticator.refuse(cx, credential).await.map_err(|error| error.to_string())?;
+        }
         let body = read_body(response, MAX_ANSWER).await.map_err(|error| error.to_string())?;
         if !status.is_success() {
             let text = excerpt(String::from_utf8_lossy(&body).trim(), MAX_EXCERPT);

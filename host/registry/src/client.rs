@@ -30,6 +30,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time without received data.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The hosts of which [`Reference::is_loopback`] is true, in the notation of `NO_PROXY`.
+const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
+
 /// Pushes to and pulls from registries.
 pub struct RegistryClient {
     credentials: Credentials,
@@ -55,7 +58,8 @@ pub(crate) struct ResolvedReference {
 }
 
 impl RegistryClient {
-    /// Creates a client. It uses HTTPS, except for registries on this machine or if `plain_http` is set.
+    /// Creates a client. It uses HTTPS, except for registries on this machine or if `plain_http` is set, and the proxies of
+    /// the environment, except for registries on this machine.
     pub fn new(credentials: Credentials, plain_http: bool, listener: ProgressListener) -> Self {
         // Fails if the process has already installed a TLS provider. Any provider will do.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -170,6 +174,9 @@ impl RegistryClient {
             connect_timeout: Some(CONNECT_TIMEOUT),
             read_timeout: Some(READ_TIMEOUT),
             user_agent: concat!("hatchery/", env!("CARGO_PKG_VERSION")),
+            // A proxy for no address, which replaces the proxies of the environment.
+            http_proxy: reference.is_loopback().then(|| "http://localhost".to_owned()),
+            no_proxy: reference.is_loopback().then(|| LOOPBACK.to_owned()),
             ..ClientConfig::default()
         };
         let client = Client::try_from(config).map_err(|error| failure::explain(self, reference, &auth, error))?;

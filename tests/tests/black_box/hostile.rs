@@ -38,6 +38,7 @@
 //! | a signed component under another name | [`supply_chain`]`::a_signed_component_does_not_serve_under_another_name` |
 //! | rollback where signatures are required | `supply_chain::a_rollback_works_if_signatures_are_required` |
 //! | a registry whose token service is elsewhere | `supply_chain::a_login_stays_with_its_registry` |
+//! | a proxy between the host and a registry on its machine | `supply_chain::the_login_of_a_registry_on_this_machine_does_not_pass_a_proxy` |
 //! | a manifest of 300 MiB | `supply_chain::the_size_of_a_manifest_is_limited` |
 //! | `json.py` in a project that is built | `supply_chain::a_build_runs_no_module_of_the_project` |
 //! | grants of the host's own folders; agents and scripts in a written folder | [`writable_folders`]`::folders_of_the_host_cannot_be_granted`, `writable_folders::agents_and_scripts_in_a_written_folder_are_not_loaded` |

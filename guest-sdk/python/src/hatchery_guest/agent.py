@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, Union, overload
 
@@ -165,12 +166,13 @@ class CustomAgent(Agent):
     model: str | None = None
     tools: Sequence[ToolRef] = ()
 
-    async def events(self, cx: AgentContext) -> AsyncIterator[Event]:
-        """Runs the agent and returns its events."""
+    async def events(self, cx: AgentContext) -> AsyncGenerator[Event, None]:
+        """Runs the agent and returns its events. Closing them closes the agent's generator."""
         result = call_handler(self.run, signature(self.run), cx)
         if inspect.isasyncgen(result):
-            async for output in result:
-                yield Event.of(output)
+            async with aclosing(result):
+                async for output in result:
+                    yield Event.of(output)
         elif inspect.isgenerator(result):
             for output in result:
                 yield Event.of(output)

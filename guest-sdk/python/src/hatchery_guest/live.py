@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Callable, Protocol, Union, overload
 
@@ -106,10 +107,11 @@ class LiveModel:
     function: Callable[..., Any]
     signature: Signature
 
-    async def responses(self, request: LlmRequest, connection: LiveConnection, cx: Context) -> AsyncIterator[LiveResponse]:
-        """Returns the responses of the model. The generator advances as they are read."""
-        async for piece in call_handler(self.function, self.signature, cx, request, connection):
-            yield _to_response(piece)
+    async def responses(self, request: LlmRequest, connection: LiveConnection, cx: Context) -> AsyncGenerator[LiveResponse, None]:
+        """Returns the responses of the model. Its generator advances as they are read, and is closed with them."""
+        async with aclosing(call_handler(self.function, self.signature, cx, request, connection)) as output:
+            async for piece in output:
+                yield _to_response(piece)
 
 
 def _to_response(piece: Any) -> LiveResponse:

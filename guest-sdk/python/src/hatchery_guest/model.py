@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Callable, overload
 
@@ -20,12 +21,13 @@ class Model:
     function: Callable[..., Any]
     signature: Signature
 
-    async def responses(self, request: LlmRequest, cx: Context) -> AsyncIterator[LlmResponse]:
-        """Streams the answer: partial responses, each of which contains only new content."""
+    async def responses(self, request: LlmRequest, cx: Context) -> AsyncGenerator[LlmResponse, None]:
+        """Streams the answer: partial responses, each of which contains only new content. Closing it closes the model's generator."""
         output = call_handler(self.function, self.signature, cx, request)
         if inspect.isasyncgen(output):
-            async for piece in output:
-                yield _to_response(piece)
+            async with aclosing(output):
+                async for piece in output:
+                    yield _to_response(piece)
         elif inspect.isgenerator(output):
             for piece in output:
                 yield _to_response(piece)

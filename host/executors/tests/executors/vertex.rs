@@ -1,6 +1,7 @@
 //! Code in an extension of Vertex AI, with a server in its place.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ impl Egress for Anywhere {
 #[derive(Clone, Default)]
 struct Vertex {
     requests: Arc<Mutex<Vec<(String, String, Value)>>>,
+    /// The number of tokens that the token server has issued.
+    issued: Arc<AtomicUsize>,
 }
 
 impl Vertex {
@@ -41,7 +44,11 @@ impl Vertex {
     async fn start(operation: ExtensionOperation) -> (Self, VertexExecutor) {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let vertex = Self::default();
-        let token = |_: String| async { Json(json!({"access_token": "g00gle", "expires_in": 3600})) };
+        let issued = vertex.issued.clone();
+        let token = move |_: String| {
+            let number = issued.fetch_add(1, Ordering::SeqCst);
+            async move { Json(json!({"access_token": format!("g00gle-{number}"), "expires_in": 3600})) }
+        };
         let app =
             Router::new().route("/token", axum::routing::post(token)).fallback(execute).with_state(vertex.clone());
         let url = serve_http(app).await;
@@ -62,9 +69,10 @@ impl Vertex {
 
 async fn execute(State(vertex): State<Vertex>, uri: Uri, headers: HeaderMap, Json(body): Json<Value>) -> Response {
     let authorization = headers["authorization"].to_str().unwrap().to_owned();
-    vertex.requests.lock().unwrap().push((uri.path().to_owned(), authorization, body.clone()));
+    vertex.requests.lock().unwrap().push((uri.path().to_owned(), authorization.clone(), body.clone()));
     let content = match body["operationParams"]["code"].as_str() {
         Some("fail") => json!({"execution_result": "", "execution_error": "NameError", "output_files": []}),
+        Some("revoked") if authorization == "Bearer g00gle-0" => return StatusCode::UNAUTHORIZED.into_response(),
         Some("crash") => return (StatusCode::INTERNAL_SERVER_ERROR, "out of order").into_response(),
         _ => json!({"execution_result": "3\n", "execution_error": "",
             "output_files": [{"name": "plot.png", "contents": "iVBO"}]}),
@@ -88,7 +96,7 @@ async fn code_runs_with_its_files_in_the_session_of_the_extension() {
     let (path, authorization, mut body) = vertex.requests.lock().unwrap()[0].clone();
     let session = body["operationParams"]["session_id"].take();
     assert!(session.as_str().is_some_and(|session| session.len() > 32 && !session.contains("e1")), "{session}");
-    assert_eq!((path, authorization), (format!("/v1beta1/{EXTENSION}:execute"), "Bearer g00gle".into()));
+    assert_eq!((path, authorization), (format!("/v1beta1/{EXTENSION}:execute"), "Bearer g00gle-0".into()));
     assert_eq!(
         body,
         json!({"operationId": "execute", "operationParams":
@@ -117,6 +125,17 @@ async fn the_extension_can_write_the_code_itself() {
         vertex.requests.lock().unwrap()[0].2,
         json!({"operationId": "generate_and_execute", "operationParams": {"query": "print(1 + 2)"}})
     );
+}
+
+#[tokio::test]
+async fn a_token_that_is_refused_is_replaced_for_the_next_call() {
+    let (vertex, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    executor.execute(code("revoked"), &call_in("s")).await.unwrap_err();
+    executor.execute(code("revoked"), &call_in("s")).await.unwrap();
+    executor.execute(code("print(1 + 2)"), &call_in("s")).await.unwrap();
+    let requests = vertex.requests.lock().unwrap();
+    let tokens: Vec<_> = requests.iter().map(|(_, authorization, _)| authorization.as_str()).collect();
+    assert_eq!(tokens, ["Bearer g00gle-0", "Bearer g00gle-1", "Bearer g00gle-1"]);
 }
 
 #[tokio::test]

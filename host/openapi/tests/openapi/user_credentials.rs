@@ -23,6 +23,8 @@ use crate::support::*;
 const SECRET: &str = "cl13nt-s3cret";
 const REDIRECT: &str = "http://localhost:4200/callback";
 
+type Interruption = Box<dyn FnOnce() + Send>;
+
 /// An OAuth server at `/token` and an API at `/v1/x` that accepts the tokens `access-N` from `valid` on. A code is good
 /// once.
 #[derive(Clone, Default)]
@@ -32,6 +34,8 @@ struct Login {
     lifetime: Arc<AtomicUsize>,
     /// Answers to the next requests for tokens.
     failures: Arc<Mutex<VecDeque<(StatusCode, &'static str)>>>,
+    /// Runs before the answer to the next request for tokens.
+    meanwhile: Arc<Mutex<Option<Interruption>>>,
 }
 
 impl Login {
@@ -46,6 +50,9 @@ impl Login {
     fn answer(&self, request: &Value) -> Response {
         let body = request["body"].as_str().unwrap_or_default();
         let is_token_request = request["path"] == "/token";
+        if let Some(meanwhile) = is_token_request.then(|| self.meanwhile.lock().unwrap().take()).flatten() {
+            meanwhile();
+        }
         if let Some((status, error)) = is_token_request.then(|| self.failures.lock().unwrap().pop_front()).flatten() {
             return (status, axum::Json(json!({"error": error}))).into_response();
         }
@@ -269,6 +276,30 @@ async fn a_token_is_kept_for_later_calls_and_refreshed_before_it_expires() {
     assert_eq!(requests.len(), 3, "{requests:?}");
     assert!(requests[1].contains("grant_type=refresh_token&refresh_token=refresh-0"), "{requests:?}");
     assert!(requests[2].contains("refresh_token=refresh-1"), "{requests:?}");
+}
+
+#[tokio::test]
+async fn tokens_that_another_host_has_got_by_the_same_refresh_token_are_used() {
+    let (login, server) = Login::start().await;
+    // The next call refreshes its token.
+    login.lifetime.store(30, Ordering::SeqCst);
+    let (app, _api) = app(&server, oauth2(&server)).await;
+    let (id, args) = request(&app.run("orders?").await);
+    app.send(logged_in(&id, &args, "code=good")).await;
+    let key = args["authConfig"]["credentialKey"].as_str().unwrap();
+    let stored = CredentialId::for_user(&app.session().await.key, key);
+    let credentials = app.runner.services().credentials.clone();
+    let mut refreshed = credentials.load(&stored).await.unwrap().unwrap();
+    refreshed["credential"]["oauth2"]["accessToken"] = "access-7".into();
+    refreshed["credential"]["oauth2"]["expiresAt"] = 4_000_000_000_u64.into();
+    let (service, place, new) = (credentials.clone(), stored.clone(), refreshed.clone());
+    let save = move || futures::executor::block_on(service.save(&place, &new)).unwrap();
+    *login.meanwhile.lock().unwrap() = Some(Box::new(save));
+    login.failures.lock().unwrap().push_back((StatusCode::BAD_REQUEST, "invalid_grant"));
+    let events = app.run("again?").await;
+    assert!(no_request(&events));
+    assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));
+    assert_eq!(credentials.load(&stored).await.unwrap(), Some(refreshed));
 }
 
 #[tokio::test]

@@ -50,7 +50,10 @@ impl<'a> Transport<'a> {
         actions: &str,
     ) -> Result<Self, RegistryError> {
         let auth = client.credentials.for_registry(reference.registry()).await;
-        let http = Client::builder()
+        let builder = Client::builder();
+        // Its traffic, which may be plain HTTP, does not leave this machine.
+        let builder = if reference.is_loopback() { builder.no_proxy() } else { builder };
+        let http = builder
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT)
             .user_agent(concat!("hatchery/", env!("CARGO_PKG_VERSION")))

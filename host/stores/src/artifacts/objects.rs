@@ -246,11 +246,13 @@ impl ObjectArtifacts {
         StoreError::backend(format!("cannot save artifacts in {}", self.location), "no version number is left")
     }
 
-    /// Deletes a version and then its bytes. Returns its id; `None` if it does not exist.
+    /// Deletes a version and then its bytes. Returns its id; `None` if it does not exist, or its object is damaged: then
+    /// nothing refers to its bytes.
     async fn delete_version(&self, artifact: &Path, number: u64) -> Result<Option<String>, StoreError> {
         let path = version_path(artifact, number);
-        let version = self.read_version(&path, "delete").await?;
+        let object = self.read(&path, "delete").await?;
         self.remove(&path).await?;
+        let version = object.and_then(|(json, _)| serde_json::from_slice::<Version>(&json).ok());
         let Some(Version { id, part, .. }) = version else { return Ok(None) };
         if matches!(part.part.data, PartData::InlineData(_)) {
             self.remove(&data_path(artifact, &id)).await?;

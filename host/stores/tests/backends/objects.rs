@@ -164,6 +164,9 @@ async fn a_damaged_version_is_an_error_that_names_it() {
     let error = message(artifacts.load(&session(), "a", None).await);
     let expected = "cannot load artifacts: below/app/ann/sessions/s1/a/0.json in InMemory/below is not a version: ";
     assert!(error.starts_with(expected), "{error}");
+    artifacts.save(&session(), "a", &picture(b"x")).await.unwrap();
+    assert_eq!(artifacts.delete_all(&session()).await.unwrap(), ["a"]);
+    assert!(keys(&store).await.is_empty(), "the session can be deleted nevertheless");
 }
 
 #[tokio::test]

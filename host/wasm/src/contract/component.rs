@@ -31,7 +31,7 @@ use hatchery_engine::toolsets::StaticToolset;
 use serde_json::Value;
 use wasmtime::ResourcesRequired;
 
-use crate::contract::convert::{BadValue, EstimateSize, parse_json, truncate_error, wit};
+use crate::contract::convert::{BadValue, EstimateSize, ParsedSize, parse_json, truncate_error, wit};
 use crate::contract::version::Contract;
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
@@ -40,7 +40,6 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_statistics::ComponentUsage;
-use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
@@ -343,8 +342,9 @@ impl Component {
     }
 
     /// Converts the result of a call of an item.
-    fn convert_result<W: EstimateSize, T>(
+    fn convert_result<W: EstimateSize + ParsedSize, T>(
         &self,
+        cx: &CallContext,
         kind: ItemKind,
         item: &str,
         result: Result<Result<W, wit::Error>, CallError>,
@@ -352,7 +352,7 @@ impl Component {
     ) -> Result<T, RunError> {
         let failed = |error: CallError| error.into_item_error(&self.name, kind, item);
         match result.map_err(failed)? {
-            Ok(answer) => self.convert(answer, convert).map_err(failed),
+            Ok(answer) => self.convert(cx, answer, convert).map_err(failed),
             Err(error) => {
                 let (name, wit::Error { code, message }) = (format!("{}/{item}", self.name), truncate_error(error));
                 Err(RunError::Extension { kind, name, code: code.into(), message })
@@ -360,21 +360,23 @@ impl Component {
         }
     }
 
-    /// Checks the size of an answer and converts it.
-    fn convert<W: EstimateSize, T>(
+    /// Checks the size of an answer and converts it. Counts the memory that its JSON takes, which can be many times its
+    /// text.
+    fn convert<W: EstimateSize + ParsedSize, T>(
         &self,
+        cx: &CallContext,
         answer: W,
         convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, CallError> {
         self.check_size(&answer)?;
+        let parsed_size = answer.parsed_size();
+        let _reservation = if parsed_size > 0 { Some(self.sandbox.reserve_for(cx, parsed_size)?) } else { None };
         convert(answer).map_err(|error| CallError::Contract(error.to_string()))
     }
 
-    /// Parses the result of a tool. Counts the memory that it takes, which can be many times its text.
+    /// Parses the result of a tool.
     fn parse_result(&self, json: String, cx: &CallContext) -> Result<Value, CallError> {
-        self.check_size(&json)?;
-        let _reservation = self.sandbox.reserve_for(cx, parsed_size(&json))?;
-        parse_json(&json, "the result").map_err(|error| CallError::Contract(error.to_string()))
+        self.convert(cx, json, |json| parse_json(&json, "the result"))
     }
 
     /// Fails if an answer exceeds `limits.result`.

@@ -8,6 +8,7 @@ mod event;
 mod json;
 pub(crate) mod live;
 pub(crate) mod llm;
+mod parsed_size;
 mod size;
 
 use thiserror::Error;
@@ -15,6 +16,7 @@ use thiserror::Error;
 pub(crate) use crate::contract::bindings::hatchery::agent::types as wit;
 pub(crate) use error::{to_model_error, to_tool_error, truncate_error, truncate_event_error, truncate_response_error};
 pub(crate) use json::{parse_json, parse_object, to_json};
+pub(crate) use parsed_size::ParsedSize;
 pub(crate) use size::{EstimateSize, ITEM_SIZE};
 
 /// A value of a guest that cannot be converted.

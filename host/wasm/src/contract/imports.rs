@@ -27,7 +27,7 @@ use hatchery_core::{AgentContext, CallContext, RunError, StoreError};
 use std::sync::Arc;
 use wasmtime::component::{Accessor, HasSelf};
 
-use crate::contract::convert::{BadValue, ToWit, wit};
+use crate::contract::convert::{BadValue, EstimateSize, ParsedSize, ToWit, wit};
 use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::policy::Permission;
 use crate::runtime::store::memory::MemoryReservation;
@@ -134,6 +134,14 @@ fn reserve(store: &mut impl StoreAccess, bytes: u64) -> Result<MemoryReservation
     store
         .with_state(|state| state.usage.reserve(bytes))
         .map_err(|error| wit_error("LIMIT_REACHED", error.for_callers()))
+}
+
+/// Reserves memory for a value of the guest: its texts and bytes, and its JSON after parsing.
+fn reserve_value(
+    store: &mut impl StoreAccess,
+    value: &(impl EstimateSize + ParsedSize),
+) -> Result<MemoryReservation, wit::Error> {
+    reserve(store, value.estimated_size().saturating_add(value.parsed_size()))
 }
 
 pub(crate) fn wit_error(code: &str, message: impl Into<String>) -> wit::Error {

@@ -150,6 +150,40 @@ async fn a_login_stays_with_its_registry() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_login_of_a_registry_on_this_machine_does_not_pass_a_proxy() -> Result<()> {
+    let proxy = MaliciousServer::start(|_| {
+        b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_vec()
+    })
+    .await?;
+    let registry = MaliciousServer::start(|_| {
+        b"HTTP/1.1 401 Unauthorized\r\nwww-authenticate: Basic realm=\"x\"\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+            .to_vec()
+    })
+    .await?;
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", swap(Swap::Older)?)?;
+    let own = format!("127.0.0.1:{}", registry.port);
+    let (reference, through) = (format!("{own}/x:1"), format!("http://127.0.0.1:{}", proxy.port));
+    let variables = [
+        ("HATCHERY_REGISTRY", own.as_str()),
+        ("HATCHERY_REGISTRY_USER", "ada"),
+        ("HATCHERY_REGISTRY_PASSWORD", "hunter2"),
+        ("http_proxy", through.as_str()),
+        ("HTTP_PROXY", through.as_str()),
+        ("no_proxy", ""),
+        ("NO_PROXY", ""),
+    ];
+    for args in [["pull", ".", &reference], ["push", "swap.wasm", &reference]] {
+        let before = registry.heads().len();
+        let output = hatchery_with(&folder.served(), &args, &variables).await?;
+        assert!(!output.success && output.stderr.contains("denies `ada` access to"), "{args:?}: {}", output.stderr);
+        assert!(registry.heads().get(before..).is_some_and(|heads| heads.contains("ywrhomh1bnrlcji")), "{args:?}");
+        assert_eq!(proxy.heads(), "", "{args:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_size_of_a_manifest_is_limited() -> Result<()> {
     const LARGE: usize = 300 << 20;
     let registry = MaliciousServer::start(|head| {

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import componentize_py_async_support
@@ -124,14 +125,15 @@ class Models:
         return reader
 
 
-async def _only(response: LlmResponse) -> AsyncIterator[LlmResponse]:
+async def _only(response: LlmResponse) -> AsyncGenerator[LlmResponse, None]:
     yield response
 
 
-async def _partial(responses: AsyncIterator[LlmResponse]) -> AsyncIterator[LlmResponse]:
-    async for response in responses:
-        response.partial = response.error_code is None
-        yield response
+async def _partial(responses: AsyncGenerator[LlmResponse, None]) -> AsyncGenerator[LlmResponse, None]:
+    async with aclosing(responses):
+        async for response in responses:
+            response.partial = response.error_code is None
+            yield response
 
 
 async def _answer(first: LlmResponse | None, responses: Any, writer: Any) -> None:

@@ -131,8 +131,10 @@ impl ComponentAgent {
         partial_id: &mut Option<String>,
     ) -> Result<(), RunError> {
         let failed = |error: CallError| error.into_run_error(&self.component.name);
-        let data =
-            self.component.convert(event, |event| EventData::from_wit(truncate_event_error(event))).map_err(failed)?;
+        let data = self
+            .component
+            .convert(&cx.call, event, |event| EventData::from_wit(truncate_event_error(event)))
+            .map_err(failed)?;
         for key in data.actions.state_delta.keys() {
             let Sandbox { grants, component, .. } = &self.component.sandbox;
             grants

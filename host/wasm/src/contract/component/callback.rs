@@ -16,7 +16,9 @@ use super::manifest::HookedItem;
 use crate::contract::bindings::exports::hatchery::agent::{
     guest_callbacks, guest_plugins, sync_guest_callbacks, sync_guest_plugins,
 };
-use crate::contract::convert::{BadValue, EstimateSize, FromWit, ToWit, parse_object, to_json, truncate_error, wit};
+use crate::contract::convert::{
+    BadValue, EstimateSize, FromWit, ParsedSize, ToWit, parse_object, to_json, truncate_error, wit,
+};
 use crate::error::CallError;
 use crate::policy::Permission;
 use crate::runtime::store::{GuestFuture, HostState, Sandbox};
@@ -94,24 +96,25 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
     }
 
     /// Checks the size of an answer and converts it.
-    pub(super) fn accept<W: EstimateSize, T>(
+    pub(super) fn accept<W: EstimateSize + ParsedSize, T>(
         &self,
+        cx: &CallContext,
         answer: W,
         convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, RunError> {
-        self.component.convert(answer, convert).map_err(|error| self.call_error(error))
+        self.component.convert(cx, answer, convert).map_err(|error| self.call_error(error))
     }
 
-    pub(super) fn content(&self, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {
-        self.accept(content, |content| content.map(Content::from_wit).transpose())
+    pub(super) fn content(&self, cx: &CallContext, content: Option<wit::Content>) -> Result<Option<Content>, RunError> {
+        self.accept(cx, content, |content| content.map(Content::from_wit).transpose())
     }
 
-    fn response(&self, response: Option<wit::LlmResponse>) -> Result<Option<LlmResponse>, RunError> {
-        self.accept(response, |response| response.map(LlmResponse::from_wit).transpose())
+    fn response(&self, cx: &CallContext, response: Option<wit::LlmResponse>) -> Result<Option<LlmResponse>, RunError> {
+        self.accept(cx, response, |response| response.map(LlmResponse::from_wit).transpose())
     }
 
-    fn json_object(&self, answer: Option<String>) -> Result<Option<JsonMap>, RunError> {
-        self.accept(answer, |json| json.map(|json| parse_object(&json, "the answer")).transpose())
+    fn json_object(&self, cx: &CallContext, answer: Option<String>) -> Result<Option<JsonMap>, RunError> {
+        self.accept(cx, answer, |json| json.map(|json| parse_object(&json, "the answer")).transpose())
     }
 
     /// Applies the decision of `before-model`. A request for another model, or with further tools that run inside the
@@ -125,7 +128,7 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         match action {
             wit::ModelAction::Proceed => Ok(None),
             wit::ModelAction::Revise(revised) => {
-                let revised = self.accept(revised, LlmRequest::from_wit)?;
+                let revised = self.accept(cx, revised, LlmRequest::from_wit)?;
                 let Sandbox { grants, component, .. } = &self.component.sandbox;
                 if revised.model != request.model {
                     grants
@@ -144,19 +147,24 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
                 };
                 Ok(None)
             }
-            wit::ModelAction::Respond(response) => self.accept(response, LlmResponse::from_wit).map(Some),
+            wit::ModelAction::Respond(response) => self.accept(cx, response, LlmResponse::from_wit).map(Some),
         }
     }
 
     /// Applies the decision of `before-tool`.
-    fn apply_tool_action(&self, args: &mut JsonMap, action: wit::ToolAction) -> Result<Option<JsonMap>, RunError> {
+    fn apply_tool_action(
+        &self,
+        cx: &CallContext,
+        args: &mut JsonMap,
+        action: wit::ToolAction,
+    ) -> Result<Option<JsonMap>, RunError> {
         match action {
             wit::ToolAction::Proceed => Ok(None),
             wit::ToolAction::Revise(revised) => {
-                *args = self.accept(revised, |json| parse_object(&json, "the revised arguments"))?;
+                *args = self.accept(cx, revised, |json| parse_object(&json, "the revised arguments"))?;
                 Ok(None)
             }
-            wit::ToolAction::Respond(answer) => self.json_object(Some(answer)),
+            wit::ToolAction::Respond(answer) => self.json_object(cx, Some(answer)),
         }
     }
 
@@ -216,26 +224,27 @@ bridge! {
         guest_callbacks::GuestIndices, sync_guest_callbacks::GuestIndices,
         guest_plugins::GuestIndices, sync_guest_plugins::GuestIndices
     ] (item, cx) {
-        before_agent() -> Content: BeforeAgent, call_before_agent(), |answer| item.content(answer);
-        after_agent() -> Content: AfterAgent, call_after_agent(), |answer| item.content(answer);
+        before_agent() -> Content: BeforeAgent, call_before_agent(), |answer| item.content(cx, answer);
+        after_agent() -> Content: AfterAgent, call_after_agent(), |answer| item.content(cx, answer);
         on_agent_error(error: &RunError) -> Content:
-            OnAgentError, call_on_agent_error(failure = error.to_wit()), |answer| item.content(answer);
+            OnAgentError, call_on_agent_error(failure = error.to_wit()), |answer| item.content(cx, answer);
         before_model(request: &mut LlmRequest) -> LlmResponse:
             BeforeModel, call_before_model(sent = request.to_wit()),
             |action| item.apply_model_action(cx, request, action);
         after_model(response: &LlmResponse) -> LlmResponse:
-            AfterModel, call_after_model(received = response.to_wit()), |answer| item.response(answer);
+            AfterModel, call_after_model(received = response.to_wit()), |answer| item.response(cx, answer);
         on_model_error(request: &LlmRequest, error: &ModelError) -> LlmResponse:
             OnModelError, call_on_model_error(sent = request.to_wit(), failure = error.to_wit()),
-            |answer| item.response(answer);
+            |answer| item.response(cx, answer);
         before_tool(tool: &str, args: &mut JsonMap) -> JsonMap:
-            BeforeTool, call_before_tool(call = tool_call(tool, args)), |action| item.apply_tool_action(args, action);
+            BeforeTool, call_before_tool(call = tool_call(tool, args)),
+            |action| item.apply_tool_action(cx, args, action);
         after_tool(tool: &str, args: &JsonMap, response: &JsonMap) -> JsonMap:
             AfterTool, call_after_tool(call = tool_call(tool, args), result = to_json(response)),
-            |answer| item.json_object(answer);
+            |answer| item.json_object(cx, answer);
         on_tool_error(tool: &str, args: &JsonMap, error: &ToolError) -> JsonMap:
             OnToolError, call_on_tool_error(call = tool_call(tool, args), failure = error.to_wit()),
-            |answer| item.json_object(answer);
+            |answer| item.json_object(cx, answer);
     }
 }
 

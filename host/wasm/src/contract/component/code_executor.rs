@@ -26,7 +26,7 @@ impl CodeExecutor for ComponentCodeExecutor {
         let failed = |error: CallError| error.into_tool_error(&self.component.name, ItemKind::CodeExecutor, &self.name);
         let (name, input) = (self.name.clone(), input.to_wit());
         match call_guest!(self.component, cx, self.exports, call_execute(name, input)).map_err(failed)? {
-            Ok(output) => self.component.convert(output, CodeOutput::from_wit).map_err(failed),
+            Ok(output) => self.component.convert(cx, output, CodeOutput::from_wit).map_err(failed),
             Err(error) => Err(to_tool_error(error, &self.name)),
         }
     }

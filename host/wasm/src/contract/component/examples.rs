@@ -20,6 +20,6 @@ impl ExampleProvider for ComponentExamples {
     async fn examples(&self, query: &str, cx: &CallContext) -> Result<Vec<Example>, RunError> {
         let (name, query) = (self.name.clone(), query.to_owned());
         let answer = call_guest!(self.component, cx, self.exports, call_examples(name, query));
-        self.component.convert_result(ItemKind::Examples, &self.name, answer, all_from_wit)
+        self.component.convert_result(cx, ItemKind::Examples, &self.name, answer, all_from_wit)
     }
 }

@@ -36,7 +36,7 @@ macro_rules! plugin_interface {
                 let call = self.call(cx, |accessor, guest| {
                     Box::pin(async move { guest.call_on_user_message(accessor, name, message).await })
                 });
-                self.content(call.await?)
+                self.content(cx, call.await?)
             }
 
             async fn before_run(&self, cx: &CallContext) -> Result<Option<Content>, RunError> {
@@ -46,7 +46,7 @@ macro_rules! plugin_interface {
                 let name = self.hooked.name.clone();
                 let call = self
                     .call(cx, |accessor, guest| Box::pin(async move { guest.call_before_run(accessor, name).await }));
-                self.content(call.await?)
+                self.content(cx, call.await?)
             }
 
             async fn on_event(&self, cx: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
@@ -59,7 +59,7 @@ macro_rules! plugin_interface {
                 let call = self.call(cx, |accessor, guest| {
                     Box::pin(async move { guest.call_on_event(accessor, name, visible).await })
                 });
-                let mut revised = self.accept(call.await?, |event| {
+                let mut revised = self.accept(cx, call.await?, |event| {
                     event.map(truncate_event_error).map(EventData::from_wit).transpose()
                 })?;
                 let delta = revised.iter().flat_map(|revised| &revised.actions.state_delta);

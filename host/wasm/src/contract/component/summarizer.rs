@@ -20,7 +20,7 @@ impl Summarizer for ComponentSummarizer {
     async fn summarize(&self, events: &[Arc<Event>], cx: &CallContext) -> Result<Option<Content>, RunError> {
         let (name, events) = (self.name.clone(), events.iter().map(|event| event.to_wit()).collect::<Vec<_>>());
         let answer = call_guest!(self.component, cx, self.exports, call_summarize(name, events));
-        self.component.convert_result(ItemKind::Summarizer, &self.name, answer, |content| {
+        self.component.convert_result(cx, ItemKind::Summarizer, &self.name, answer, |content| {
             content.map(Content::from_wit).transpose()
         })
     }

@@ -1,23 +1,34 @@
 //! Hand-written components with manifests that no honest component returns.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::routing::post;
+use hatchery_core::{
+    AuthConfig, AuthCredential, AuthScheme, EventData, LlmRequest, LlmResponse, OAuth2Auth, OAuthFlow, OAuthFlows,
+};
+use serde_json::json;
 
 use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
-use crate::contract::bindings::hatchery::agent::{log, session, sync_models};
-use crate::contract::convert::wit;
+use crate::contract::bindings::hatchery::agent::{log, session, sync_credentials, sync_models};
+use crate::contract::convert::{FromWit, ToWit, wit};
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
 
 /// Describes a component from its text format, without checking its contract.
 async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
+    described_with(wat, ComponentSettings { limits, ..ComponentSettings::default() }).await
+}
+
+async fn described_with(wat: &str, settings: ComponentSettings) -> Result<Component, LoadError> {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
     let engine = Engine::new(&options).unwrap();
     let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
     let contract = Contract { version: Some("0.2.0".into()), imports: Vec::new(), exports: Vec::new() };
-    let settings = ComponentSettings { limits, ..ComponentSettings::default() };
     let code = Executable { component: code, program: None };
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
@@ -230,6 +241,133 @@ async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
         error.to_string(),
         "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
     );
+    assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
+}
+
+#[tokio::test]
+async fn a_refused_token_that_no_user_has_granted_is_replaced() {
+    // A provider of the process is installed by the host otherwise.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let issued = Arc::new(AtomicUsize::new(0));
+    let token = move |_: String| {
+        let number = issued.fetch_add(1, Ordering::SeqCst);
+        async move { Json(json!({"access_token": format!("token-{number}"), "expires_in": 3600})) }
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = axum::Router::new().route("/token", post(token));
+    tokio::spawn(async move { axum::serve(listener, server).await });
+    let flow = OAuthFlow { token_url: format!("http://{address}/token"), ..OAuthFlow::default() };
+    let flows = OAuthFlows { client_credentials: Some(flow), ..OAuthFlows::default() };
+    let client =
+        OAuth2Auth { client_id: Some("id".into()), client_secret: Some("secret".into()), ..OAuth2Auth::default() };
+    let config = AuthConfig::new(AuthScheme::OAuth2 { flows }, Some(AuthCredential::oauth2(client)));
+    let config = json!(config).to_string();
+
+    let grants = Grants {
+        network: vec![format!("http://{address}").parse().unwrap()],
+        private_network: vec![address.to_string().parse().unwrap()],
+        ..Grants::default()
+    };
+    let settings = ComponentSettings { grants: Arc::new(grants), ..ComponentSettings::default() };
+    let made = described_with("(component)", settings).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let mut tokens = Vec::new();
+            for _ in 0..2 {
+                let state = store.data_mut();
+                let kept = sync_credentials::Host::get(state, config.clone()).await.unwrap().unwrap();
+                let again = sync_credentials::Host::get(state, config.clone()).await.unwrap().unwrap();
+                assert_eq!(kept, again, "it is kept until it is refused");
+                sync_credentials::Host::refuse(state, config.clone(), kept.clone()).await.unwrap();
+                let credential: Value = serde_json::from_str(&kept).unwrap();
+                tokens.push(credential["oauth2"]["accessToken"].clone());
+            }
+            Ok(tokens)
+        })
+    });
+    assert_eq!(asked.await.unwrap(), [json!("token-0"), json!("token-1")]);
+}
+
+#[tokio::test]
+async fn json_in_a_request_to_a_model_counts_as_it_is_after_parsing() {
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let mut errors = Vec::new();
+            for schema in ["{}".to_owned(), format!("{{\"enum\": [0{}]}}", ",0".repeat(200_000))] {
+                let mut request = LlmRequest::default().to_wit();
+                request.model = "scripted:made.yaml".into();
+                let mut declared = tool("f".into()).declaration;
+                declared.parameters = Some(schema);
+                request.tools = vec![declared];
+                let answer = sync_models::Host::generate(store.data_mut(), request, false).await;
+                errors.extend(answer.err().map(|error| (error.code, error.message)));
+            }
+            Ok(errors)
+        })
+    });
+    let errors = asked.await.unwrap();
+    assert_eq!(errors.len(), 2);
+    assert_ne!(errors[0].0, "LIMIT_REACHED", "the model does not exist: {}", errors[0].1);
+    assert_eq!(errors[1], ("LIMIT_REACHED".to_owned(), "it exceeded its limit of 4 MiB of memory".to_owned()));
+}
+
+#[tokio::test]
+async fn json_in_events_and_answers_counts_as_it_is_after_parsing() {
+    fn converted<W: EstimateSize + ParsedSize>(made: &Component, value: W) -> Result<(), String> {
+        made.convert(&call(), value, |_| Ok(())).map_err(|error| error.to_string())
+    }
+    let made = described("(component)", Limits { memory: 4 << 20, ..Limits::default() }).await.unwrap();
+    let numbers = format!("{{\"a\": [0{}]}}", ",0".repeat(200_000));
+    let text = format!("{{\"a\": \"{}\"}}", "x".repeat(400_000));
+    let event = |json: &str| {
+        let mut event = EventData::default().to_wit();
+        event.actions.state_delta = vec![("key".into(), json.into())];
+        event
+    };
+    let call_of = |args: &str| wit::Content {
+        role: None,
+        parts: vec![wit::Part {
+            data: wit::PartData::FunctionCall(wit::FunctionCall {
+                id: None,
+                name: "f".into(),
+                args: args.into(),
+                extra: None,
+            }),
+            thought: false,
+            thought_signature: None,
+            extra: None,
+        }],
+    };
+    let request = |schema: &str| {
+        let mut request = LlmRequest::default().to_wit();
+        let mut tool = tool("f".into()).declaration;
+        tool.parameters = Some(schema.into());
+        request.tools = vec![tool];
+        request
+    };
+    let response = |extra: &str| wit::LlmResponse { extra: Some(extra.into()), ..LlmResponse::default().to_wit() };
+    let stored = made.convert(&call(), event(&text), EventData::from_wit).unwrap();
+    assert_eq!(stored.actions.state_delta["key"]["a"].as_str().unwrap().len(), 400_000);
+    for fits in [
+        converted(&made, Some(call_of(&text))),
+        converted(&made, request(&text)),
+        converted(&made, Some(response(&text))),
+        converted(&made, text.clone()),
+    ] {
+        fits.unwrap();
+    }
+    let reason = "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more";
+    for refused in [
+        converted(&made, event(&numbers)),
+        converted(&made, Some(call_of(&numbers))),
+        converted(&made, request(&numbers)),
+        converted(&made, Some(response(&numbers))),
+        converted(&made, numbers.clone()),
+    ] {
+        assert_eq!(refused.unwrap_err(), reason);
+    }
     assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
 }
 

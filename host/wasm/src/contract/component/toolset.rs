@@ -29,7 +29,7 @@ impl Toolset for ComponentToolset {
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let name = self.name.clone();
         let answer = call_guest!(self.component, &cx.read_only(), self.exports, call_tools(name));
-        let specs = self.component.convert_result(ItemKind::Toolset, &self.name, answer, Ok)?;
+        let specs = self.component.convert_result(cx, ItemKind::Toolset, &self.name, answer, Ok)?;
         let failed = |message: String| RunError::Extension {
             kind: ItemKind::Toolset,
             name: format!("{}/{}", self.component.name, self.name),

@@ -3,9 +3,9 @@
 use hatchery_core::{ArtifactStream, MAX_LOADED_BYTES, Part, PartData, Timestamp};
 use wasmtime::component::HasSelf;
 
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, reserve_value};
 use crate::contract::bindings::hatchery::agent::artifacts::{Host, HostWithStore};
-use crate::contract::convert::{EstimateSize, FromWit, ToWit, parse_object, to_json, wit};
+use crate::contract::convert::{FromWit, ToWit, parse_object, to_json, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 
@@ -52,7 +52,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 
 pub(super) async fn save(mut store: impl StoreAccess, name: String, part: wit::Part) -> Result<u64, wit::Error> {
     let cx = check_change(&mut store, Permission::Artifacts(Access::Write)).await?;
-    let _reservation = reserve(&mut store, part.estimated_size())?;
+    let _reservation = reserve_value(&mut store, &part)?;
     Ok(cx.save_artifact(&name, &Part::from_wit(part)?).await?)
 }
 
@@ -88,7 +88,7 @@ pub(super) async fn save_with(
     custom_metadata: String,
 ) -> Result<u64, wit::Error> {
     let cx = check_change(&mut store, Permission::Artifacts(Access::Write)).await?;
-    let _reservation = reserve(&mut store, part.estimated_size() + custom_metadata.len() as u64)?;
+    let _reservation = (reserve_value(&mut store, &part)?, reserve_value(&mut store, &custom_metadata)?);
     let custom_metadata = parse_object(&custom_metadata, "the custom metadata")?;
     Ok(cx.save_artifact_with(&name, &Part::from_wit(part)?, &custom_metadata).await?)
 }

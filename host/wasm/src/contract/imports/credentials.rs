@@ -44,11 +44,13 @@ pub(super) async fn get(mut store: impl StoreAccess, config: String) -> Result<O
 pub(super) async fn refuse(mut store: impl StoreAccess, config: String, credential: String) -> Result<(), wit::Error> {
     let Request { cx, key, authenticator } = store.with_state(|state| state.credential_request(&config))?;
     let refused: AuthCredential = read(&credential, "the credential")?;
-    // The component does not have all of it.
-    let Some(UserCredential::Granted { credential: kept }) = cx.user_credential(&key).await? else { return Ok(()) };
-    if for_guest(kept.clone()) != refused {
-        return Ok(());
-    }
+    let kept = match cx.user_credential(&key).await? {
+        // The component does not have all of it.
+        Some(UserCredential::Granted { credential }) if for_guest(credential.clone()) == refused => credential,
+        Some(UserCredential::Granted { .. } | UserCredential::Answer { .. }) => return Ok(()),
+        // A token that no user has granted is not stored.
+        None => refused,
+    };
     match authenticator.refuse(&cx, &kept).await {
         Ok(()) => Ok(()),
         Err(error) => Err(store.with_state(|state| state.credential_error(error))),

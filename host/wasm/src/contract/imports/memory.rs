@@ -6,9 +6,9 @@ use hatchery_core::{CallContext, EarlierCall, Event, EventData, EventWindow, Ses
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve_value, wit_error};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
-use crate::contract::convert::{EstimateSize, ToWit, all_from_wit, wit};
+use crate::contract::convert::{ToWit, all_from_wit, wit};
 use crate::policy::{Access, Permission};
 use crate::runtime::store::HostState;
 
@@ -56,7 +56,7 @@ pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<Str
 
 pub(super) async fn add_events(mut store: impl StoreAccess, events: Vec<wit::Event>) -> Result<(), wit::Error> {
     let cx = check_change(&mut store, Permission::Memory(Access::Write)).await?;
-    let _reservation = reserve(&mut store, events.estimated_size())?;
+    let _reservation = reserve_value(&mut store, &events)?;
     let events: Vec<EventData> = all_from_wit(events)?;
     // Events without an id get a new one, so that a repeated call would add them again.
     let record = CallEntry::new(&cx, "memory.add-events", &events);

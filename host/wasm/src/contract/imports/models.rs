@@ -8,7 +8,7 @@ use futures::Stream;
 use hatchery_core::{Aggregator, LlmRequest, LlmResponse, ResponseStream, RunError, StreamingMode, TokenCounter};
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, StoreAccess, check_permission, context, reserve, wit_error};
+use super::{Access, StoreAccess, check_permission, context, reserve, reserve_value, wit_error};
 use crate::contract::bindings::hatchery::agent::models::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, wit};
 use crate::contract::stream;
@@ -75,7 +75,7 @@ pub(super) async fn generate(
     streaming: bool,
 ) -> Result<ModelAnswer, wit::Error> {
     let cx = context(&mut store)?;
-    let reservation = reserve(&mut store, request.estimated_size())?;
+    let reservation = reserve_value(&mut store, &request)?;
     let mut request = LlmRequest::from_wit(request)?;
     let own = if request.model.is_empty() {
         let (name, model) = cx.host()?.model(&cx)?;

@@ -15,7 +15,7 @@ use wasmtime::component::{HasSelf, StreamReader};
 
 use super::{Access as Accessor, StoreAccess, check_change, live, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::runner::{Host, HostWithStore};
-use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, parse_json, wit};
+use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ParsedSize, ToWit, parse_json, wit};
 use crate::contract::stream;
 use crate::policy::{Access, Grants, Permission};
 use crate::runtime::store::HostState;
@@ -197,6 +197,6 @@ fn failure(info: &wit::RunInfo, error: &RunError) -> wit::Event {
 
 impl EstimateSize for wit::RunRequest {
     fn estimated_size(&self) -> u64 {
-        self.message.estimated_size() + state_size(&self.state_delta)
+        self.message.estimated_size() + self.message.parsed_size() + state_size(&self.state_delta)
     }
 }

@@ -11,7 +11,7 @@ use wasmtime::component::HasSelf;
 use super::journal::CallEntry;
 use super::runner::{state_size, to_state};
 use super::session::{MAX_EVENTS, take_within};
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, reserve_value, wit_error};
 use crate::contract::bindings::hatchery::agent::sessions::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, to_json, wit};
 use crate::policy::{Access, Grants, Permission};
@@ -167,7 +167,7 @@ pub(super) async fn append(
     for (key, _) in &event.actions.state_delta {
         store.with_state(|host| host.check(Permission::State(Access::Write, key)))?;
     }
-    let _reservation = reserve(&mut store, event.estimated_size())?;
+    let _reservation = reserve_value(&mut store, &event)?;
     let record = CallEntry::new(&cx, &format!("sessions.append:{app}/{id}"), &EventData::from_wit(event.clone())?);
     let earlier = match record.earlier::<String>() {
         EarlierCall::Completed(id) => find_event(&cx, &key, &id).await?,

@@ -3,7 +3,7 @@
 //! Each growth is charged before it happens, to the instance (`limits.memory`), to the run that the call belongs to
 //! (`instances.run_memory`) and to all components together (`instances.memory`). Data in the host counts like the
 //! guest's own memory: bodies and headers of HTTP requests, data on its way into a file, arguments of calls that have
-//! not returned, results of tools while they are parsed.
+//! not returned, JSON in results, events and other answers while it is parsed.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
