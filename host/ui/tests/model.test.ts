@@ -244,6 +244,20 @@ describe("files", () => {
 });
 
 describe("texts", () => {
+  it("of durations carry into the next unit when they are rounded up", () => {
+    expect([0.0009996, 0.00996, 0.9996, 9.996, 59.96, 119.6, 3599.6, 7199].map(formatDuration)).toEqual([
+      "1.0 ms",
+      "10 ms",
+      "1.00 s",
+      "10.0 s",
+      "1 min 0 s",
+      "2 min 0 s",
+      "1 h 0 min",
+      "2 h 0 min",
+    ]);
+    expect([0.0009994, 0.9994, 59.94, 119.4, 3599.4, 7169].map(formatDuration)).toEqual(["999 µs", "999 ms", "59.9 s", "1 min 59 s", "59 min 59 s", "1 h 59 min"]);
+  });
+
   it("of durations, sizes and ages have fitting units", () => {
     expect([0.0000004, 0.0004, 0.004, 0.25, 2.345, 61, 3700].map(formatDuration)).toEqual([
       "0 µs",

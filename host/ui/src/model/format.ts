@@ -4,12 +4,15 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
+/** The bounds are those at which a number is rounded up to the next unit, or to one more digit. */
 export function formatDuration(seconds: number): string {
-  if (seconds < 0.001) return `${Math.max(0, Math.round(seconds * 1e6))} µs`;
-  if (seconds < 1) return `${(seconds * 1000).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
-  if (seconds < MINUTE) return `${seconds.toFixed(seconds < 10 ? 2 : 1)} s`;
-  if (seconds < HOUR) return `${Math.floor(seconds / MINUTE)} min ${Math.round(seconds % MINUTE)} s`;
-  return `${Math.floor(seconds / HOUR)} h ${Math.round((seconds % HOUR) / MINUTE)} min`;
+  if (seconds < 0.0009995) return `${Math.max(0, Math.round(seconds * 1e6))} µs`;
+  if (seconds < 0.9995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
+  if (seconds < MINUTE - 0.05) return `${seconds.toFixed(seconds < 9.995 ? 2 : 1)} s`;
+  const whole = Math.round(seconds);
+  if (whole < HOUR) return `${Math.floor(whole / MINUTE)} min ${whole % MINUTE} s`;
+  const minutes = Math.round(seconds / MINUTE);
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
 export function formatBytes(bytes: number): string {
