@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import type { SessionEvent } from "../src/api/types";
 import { buildUsage, limitHits, parseMetrics, quantile, usageCsv } from "../src/model/metrics";
 import { sumTokens } from "../src/model/stored-usage";
@@ -57,6 +57,10 @@ describe("metrics", () => {
 });
 
 describe("tokens of stored runs", () => {
+  afterEach(() => {
+    vi.unstubAllEnvs();
+  });
+
   const now = new Date(2026, 10, 23, 12).getTime() / 1000;
   const event = (id: string, days: number, tokens: number, model?: string): SessionEvent => ({
     id,
@@ -74,5 +78,17 @@ describe("tokens of stored runs", () => {
     expect([...usage.models].map(([model, { input }]) => [model, input])).toEqual([["x", 10], ["y", 20], ["unknown", 5]]);
     expect([...usage.days].map(([day, { input }]) => [day, input])).toEqual([["2026-11-21", 10], ["2026-11-22", 0], ["2026-11-23", 25]]);
     expect(usage.runs).toBe(3);
+  });
+
+  it("have a day for each date, also where a day has 23 or 25 hours", () => {
+    vi.stubEnv("TZ", "Europe/Berlin");
+    const days = (now: Date, first: Date) => {
+      const used = { ...event("a", 0, 1), timestamp: first.getTime() / 1000 };
+      return [...sumTokens([used], now.getTime() / 1000).days.keys()];
+    };
+    // Summer time began on 29 March 2026 and ended on 25 October.
+    expect(days(new Date(2026, 2, 30, 0, 30), new Date(2026, 2, 28, 12))).toEqual(["2026-03-28", "2026-03-29", "2026-03-30"]);
+    expect(days(new Date(2026, 9, 26, 23, 30), new Date(2026, 9, 24, 12))).toEqual(["2026-10-24", "2026-10-25", "2026-10-26"]);
+    expect(days(new Date(2026, 9, 25, 23, 30), new Date(2026, 9, 24, 12))).toEqual(["2026-10-24", "2026-10-25"]);
   });
 });

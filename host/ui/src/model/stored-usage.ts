@@ -17,7 +17,6 @@ export interface StoredUsage {
   runs: number;
 }
 
-const DAY_MS = 24 * 60 * 60 * 1000;
 /** Days that a chart shows. */
 const MAX_DAYS = 30;
 
@@ -53,8 +52,10 @@ export function sumTokens(events: readonly SessionEvent[], now: number): StoredU
     }
     add(usage.total, event);
   }
+  const today = new Date(now * 1000);
   for (let index = MAX_DAYS - 1; index >= 0; index -= 1) {
-    const day = dateOf(new Date(now * 1000 - index * DAY_MS));
+    // Days of the calendar, as those on which clocks are changed have 23 or 25 hours. Noon exists on each of them.
+    const day = dateOf(new Date(today.getFullYear(), today.getMonth(), today.getDate() - index, 12));
     const sum = days.get(day);
     if (sum || usage.days.size > 0) usage.days.set(day, sum ?? none());
   }
