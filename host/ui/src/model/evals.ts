@@ -59,6 +59,13 @@ export function caseRows(result: EvalSetResult): CaseRow[] {
   return [...rows.values()];
 }
 
+/** Returns the ids that results of a set have: `{app}_{set}_{seconds}`, in which the host replaces other characters by `_`. */
+export function resultIdsOf(ids: readonly string[], app: string, set: string): string[] {
+  const prefix = `${app}_${set}_`.replace(/[^A-Za-z0-9_.-]/gu, "_");
+  // The name of another set can begin with the same characters, so only a number may follow.
+  return ids.filter((id) => id.startsWith(prefix) && /^\d+(\.\d+)?$/.test(id.slice(prefix.length)));
+}
+
 /** Returns the metrics of a result with their thresholds. */
 export function metricsOf(result: EvalSetResult): { name: string; threshold: number }[] {
   const metrics = new Map<string, number>();
