@@ -12,6 +12,8 @@ export class HostError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
+    /** Seconds after which the host accepts the request again, if it tells. */
+    readonly retryAfter?: number,
   ) {
     super(message);
   }
@@ -71,7 +73,8 @@ async function hostError(response: Response): Promise<HostError> {
   const text = await response.text().catch(() => "");
   try {
     const problem = JSON.parse(text) as { code?: string; detail?: string };
-    return new HostError(status, problem.code ?? "ERROR", problem.detail ?? text);
+    const retryAfter = Number(response.headers.get("Retry-After") ?? Number.NaN);
+    return new HostError(status, problem.code ?? "ERROR", problem.detail ?? text, Number.isFinite(retryAfter) ? retryAfter : undefined);
   } catch {
     const answer = `${status} ${statusText}`.trim();
     if (GATEWAY_ERRORS.includes(status)) {

@@ -7,6 +7,7 @@ import type { HostEvent } from "../api/types";
 /** Events that the page keeps, as many as the host. */
 const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
+const TOO_MANY_REQUESTS = 429;
 
 type Listener = (event: HostEvent) => void;
 
@@ -36,16 +37,15 @@ class HostEventStore {
     const connect = async () => {
       clearTimeout(timer);
       const { signal } = abort;
-      let isWelcome = true;
+      let pause: number | undefined = RETRY_MS;
       try {
         await this.#follow(signal);
       } catch (error) {
-        // The host requires a login, or is of another version without this route.
-        isWelcome = !(error instanceof HostError && error.status >= 400 && error.status < 500);
+        pause = pauseAfter(error);
       }
       if (signal.aborted) return;
       this.#setConnected(false);
-      if (isWelcome) timer = setTimeout(() => void connect(), RETRY_MS);
+      if (pause !== undefined) timer = setTimeout(() => void connect(), pause);
     };
     const wake = () => {
       abort.abort();
@@ -78,6 +78,14 @@ class HostEventStore {
     this.isConnected = isConnected;
     for (const listener of this.#connectionListeners) listener();
   }
+}
+
+/** Returns the milliseconds until the next attempt. `undefined` if it would be in vain. */
+function pauseAfter(error: unknown): number | undefined {
+  if (!(error instanceof HostError) || error.status < 400 || error.status >= 500) return RETRY_MS;
+  if (error.status === TOO_MANY_REQUESTS) return Math.max(RETRY_MS, (error.retryAfter ?? 0) * 1000);
+  // The host requires a login, or is of another version without this route.
+  return undefined;
 }
 
 export const hostEvents = new HostEventStore();
