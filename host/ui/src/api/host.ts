@@ -18,11 +18,14 @@ export const readComponent = (name: string) => getJson<ComponentDetail>(`compone
 export const rollBack = (name: string, to: string) => sendJson("POST", `components/${path(name)}/rollback`, { to });
 export const readVersion = () => getJson<{ version: string }>("version");
 
-/** Yields what happens in the host after a event, until the connection ends. A gap is `undefined`. */
-export async function* followHostEvents(after: number, signal: AbortSignal, onOpen: () => void): AsyncGenerator<HostEvent | undefined> {
-  const { body } = await sendRequest("GET", `events?after=${after}`, undefined, signal);
+/**
+ * Yields what happens in the host after an event, until the connection ends. A gap is `undefined`. `onOpen` is called with
+ * the time of the answer by the clock of the host, in whole seconds since 1970; `NaN` if it is unknown.
+ */
+export async function* followHostEvents(after: number, signal: AbortSignal, onOpen: (time: number) => void): AsyncGenerator<HostEvent | undefined> {
+  const { body, headers } = await sendRequest("GET", `events?after=${after}`, undefined, signal);
   if (!body) return;
-  onOpen();
+  onOpen(Date.parse(headers.get("Date") ?? "") / 1000);
   for await (const data of readData(body)) {
     const value = JSON.parse(data) as Partial<HostEvent>;
     yield value.kind === undefined ? undefined : (value as HostEvent);

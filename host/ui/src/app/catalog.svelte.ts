@@ -23,8 +23,8 @@ class CatalogStore {
   error = $state<string>();
   /** The newest first. */
   changes = $state.raw<Change[]>([]);
-  /** Seconds since 1970, for ages. */
-  now = $state(Date.now() / 1000);
+  /** Seconds since 1970 by the clock of the host, for ages. */
+  now = $state(hostEvents.now());
   #reading: Promise<void> | undefined;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -43,9 +43,8 @@ class CatalogStore {
     };
     document.addEventListener("visibilitychange", wake);
     hostEvents.onConnection(wake);
-    const stop = hostEvents.listen(({ kind, time }) => {
-      // What happened before the page was opened is part of the first report.
-      if (kind !== "runEnded" && kind !== "callFailed" && time > this.now - 60) this.#refreshSoon();
+    const stop = hostEvents.listen(({ kind }) => {
+      if (kind !== "runEnded" && kind !== "callFailed") this.#refreshSoon();
     });
     const stopHostEvents = hostEvents.start();
     void this.refresh();
@@ -64,7 +63,7 @@ class CatalogStore {
 
   /** Lets ages grow, and reads the catalog if the page shows what the host does not tell of. */
   #tick(): void {
-    this.now = Date.now() / 1000;
+    this.now = hostEvents.now();
     const showsCalls = router.route.page === "components" || router.route.page === "component";
     if (showsCalls || !this.#isConnected) void this.refresh();
     else this.#timer = setTimeout(() => this.#tick(), CONNECTED_INTERVAL);
@@ -86,7 +85,7 @@ class CatalogStore {
   async #read(): Promise<void> {
     try {
       const catalog = await readCatalog();
-      this.now = Date.now() / 1000;
+      this.now = hostEvents.now();
       const before = this.catalog;
       if (before && JSON.stringify(before) === JSON.stringify(catalog)) {
         this.error = undefined;

@@ -8,6 +8,8 @@ import type { HostEvent } from "../api/types";
 const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
 const TOO_MANY_REQUESTS = 429;
+/** Smaller differences can come from the whole seconds in which the host tells its time. */
+const MIN_CLOCK_DIFFERENCE = 2;
 
 type Listener = (event: HostEvent) => void;
 
@@ -15,9 +17,16 @@ class HostEventStore {
   /** The newest first. */
   recent = $state.raw<HostEvent[]>([]);
   isConnected = $state(false);
+  /** The seconds by which the clock of the host is ahead of the clock of the browser. */
+  clockDifference = $state(0);
   #listeners = new Set<Listener>();
   #connectionListeners = new Set<() => void>();
   #last = 0;
+
+  /** Returns the time by the clock of the host, in seconds since 1970. */
+  now(): number {
+    return Date.now() / 1000 + this.clockDifference;
+  }
 
   /** Calls `listener` with each event from now on. Returns a function that ends it. */
   listen(listener: Listener): () => void {
@@ -63,7 +72,12 @@ class HostEventStore {
   }
 
   async #follow(signal: AbortSignal): Promise<void> {
-    for await (const event of followHostEvents(this.#last, signal, () => this.#setConnected(true))) {
+    const onOpen = (time: number) => {
+      const difference = time - Date.now() / 1000;
+      if (!Number.isNaN(difference)) this.clockDifference = Math.abs(difference) < MIN_CLOCK_DIFFERENCE ? 0 : difference;
+      this.#setConnected(true);
+    };
+    for await (const event of followHostEvents(this.#last, signal, onOpen)) {
       if (!event) {
         this.#setConnected(true);
         continue;

@@ -31,10 +31,13 @@ class Tray {
   error = $state("");
   #sessions = new Map<string, SessionKey>();
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Failures before this time were seen, in seconds. */
+  /** Failures before this time were seen, in seconds by the clock of the browser. */
   #seen = $state(Date.now() / 1000);
 
-  failures = $derived(hostEvents.recent.filter((event): event is Failure => isFailure(event) && event.time > this.#seen).slice(0, MAX_FAILURES));
+  failures = $derived.by(() => {
+    const seen = this.#seen + hostEvents.clockDifference;
+    return hostEvents.recent.filter((event): event is Failure => isFailure(event) && event.time > seen).slice(0, MAX_FAILURES);
+  });
 
   get count(): number {
     return this.waiting.length + this.failures.length;
@@ -94,7 +97,9 @@ class Tray {
   }
 
   clearFailures(): void {
-    this.#seen = Date.now() / 1000;
+    // The difference of the clocks is not exact.
+    const newest = (this.failures[0]?.time ?? 0) + 0.001;
+    this.#seen = Math.max(Date.now() / 1000, newest - hostEvents.clockDifference);
   }
 }
 
