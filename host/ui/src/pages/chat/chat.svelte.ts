@@ -1,6 +1,7 @@
 // The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
 // a run continues while another place is open.
 
+import { catalog } from "../../app/catalog.svelte";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
@@ -11,6 +12,8 @@ import { newRunId } from "../../model/run-id";
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
 const MAX_PAUSE_MS = 2000;
+/** When a session is read again that could not be read because the host was away. */
+const RELOAD_MS = 2000;
 
 export interface RunError {
   code: string;
@@ -41,6 +44,7 @@ class Chat {
   #abort: AbortController | undefined;
   /** The id of the run; undefined until the host has accepted its request. */
   #runId: string | undefined;
+  #reload: ReturnType<typeof setTimeout> | undefined;
 
   turns = $derived(buildTurns(this.log.events));
   confirmations = $derived(openConfirmations(this.turns));
@@ -56,17 +60,35 @@ class Chat {
   async open(key: SessionKey): Promise<void> {
     if (this.isOpen(key)) return;
     this.#reset(key);
+    await this.#load(key);
+  }
+
+  /** Reads the open session, and again while the host is away. */
+  async #load(key: SessionKey): Promise<void> {
     this.isLoading = true;
     try {
       const session = await readSession(key);
       if (!this.isOpen(key)) return;
       this.log = EventLog.of(session.events);
       this.state = session.state;
+      this.loadError = undefined;
     } catch (error) {
-      if (this.isOpen(key)) this.loadError = describeError(error);
+      if (!this.isOpen(key)) return;
+      this.loadError = describeError(error);
+      if (error instanceof HostError && error.isOffline) this.#reloadSoon(key);
     } finally {
       if (this.isOpen(key)) this.isLoading = false;
     }
+  }
+
+  #reloadSoon(key: SessionKey): void {
+    clearTimeout(this.#reload);
+    this.#reload = setTimeout(() => {
+      if (!this.isOpen(key)) return;
+      // The catalog finds out when the host is back. A run shows its events itself.
+      if (catalog.error !== undefined || this.isBusy) this.#reloadSoon(key);
+      else void this.#load(key);
+    }, RELOAD_MS);
   }
 
   close(): void {
@@ -75,6 +97,7 @@ class Chat {
 
   #reset(key: SessionKey | undefined): void {
     this.#abort?.abort();
+    clearTimeout(this.#reload);
     this.key = key;
     this.log = EventLog.of([]);
     this.state = {};
