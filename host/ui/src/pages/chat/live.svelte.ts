@@ -17,6 +17,8 @@ class Live {
   isAnswering = $state(false);
   /** How loud the microphone is, from 0 to 1; `undefined` while it is off. */
   level = $state<number>();
+  /** Whether the person is asked for the microphone. */
+  isAsking = $state(false);
   problem = $state("");
   #connection: LiveConnection | undefined;
   #microphone: Microphone | undefined;
@@ -56,7 +58,7 @@ class Live {
     this.#microphone?.close();
     this.#speaker?.close();
     [this.#connection, this.#microphone, this.#speaker] = [undefined, undefined, undefined];
-    [this.state, this.isAnswering, this.level] = ["off", false, undefined];
+    [this.state, this.isAnswering, this.isAsking, this.level] = ["off", false, false, undefined];
   }
 
   send(parts: Part[]): void {
@@ -73,7 +75,8 @@ class Live {
       return;
     }
     const connection = this.#connection;
-    if (!connection) return;
+    if (!connection || this.isAsking) return;
+    this.isAsking = true;
     try {
       const microphone = await Microphone.open((data, level) => {
         if (!this.#microphone) return;
@@ -84,7 +87,9 @@ class Live {
       if (this.#connection !== connection) return microphone.close();
       [this.#microphone, this.level, this.problem] = [microphone, 0, ""];
     } catch (error) {
-      this.problem = `The microphone cannot be used: ${describeError(error)}`;
+      if (this.#connection === connection) this.problem = `The microphone cannot be used: ${describeError(error)}`;
+    } finally {
+      if (this.#connection === connection) this.isAsking = false;
     }
   }
 
