@@ -113,3 +113,33 @@ describe("the microphone", () => {
     expect([openStreams, live.isAsking]).toEqual([1, false]);
   });
 });
+
+describe("a live conversation without a session", () => {
+  it("says why its session cannot be created", async () => {
+    const { live, chat } = await open();
+    vi.stubGlobal("fetch", async () => Response.json({ code: "QUOTA_EXCEEDED", detail: "The app has its maximum of sessions." }, { status: 429 }));
+    const onCreate = vi.fn();
+    await live.begin("dice", "me", onCreate);
+    expect(live.problem).toBe("The live conversation cannot begin: The app has its maximum of sessions.");
+    expect([live.state, chat.isBusy, chat.key, sockets.length]).toEqual(["off", false, undefined, 0]);
+    expect(onCreate).not.toHaveBeenCalled();
+  });
+
+  it("begins in a new one", async () => {
+    const { live, chat } = await open();
+    live.problem = "The live conversation cannot begin: no.";
+    const onCreate = vi.fn();
+    await live.begin("dice", "me", onCreate);
+    expect(onCreate).toHaveBeenCalledExactlyOnceWith(key);
+    expect([live.problem, live.state, chat.isBusy, chat.key, sockets.length]).toEqual(["", "connecting", false, key, 1]);
+  });
+
+  it("begins in the open session", async () => {
+    const { live, chat } = await open();
+    await chat.open(key);
+    const onCreate = vi.fn();
+    await live.begin("dice", "me", onCreate);
+    expect(onCreate).not.toHaveBeenCalled();
+    expect(sockets.length).toBe(1);
+  });
+});

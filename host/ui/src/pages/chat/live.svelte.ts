@@ -28,6 +28,21 @@ class Live {
     return this.state === "on";
   }
 
+  /** Starts in the open session, or in a new one, whose key is passed to `onCreate`. */
+  async begin(app: string, user: string, onCreate: (key: SessionKey) => void): Promise<void> {
+    if (!chat.key) {
+      this.problem = "";
+      try {
+        onCreate(await chat.create(app, user, "Live conversation"));
+      } catch (error) {
+        this.problem = `The live conversation cannot begin: ${describeError(error)}`;
+        return;
+      }
+      chat.isCreating = false;
+    }
+    if (chat.key) this.start(chat.key);
+  }
+
   start(key: SessionKey): void {
     if (this.state !== "off") return;
     [this.state, this.problem] = ["connecting", ""];
