@@ -243,6 +243,29 @@ test("the palette goes anywhere by name", () =>
     assert.match(page.url(), /\/evals\/dice$/);
   }));
 
+test("the palette shows the selected entry in a low window", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/runs`);
+      await page.getByRole("heading", { name: "Runs" }).waitFor();
+      await page.keyboard.press("Control+k");
+      const field = page.getByRole("combobox", { name: /^Go to/ });
+      const isShown = (option) => {
+        const [list, entry] = [option.parentElement, option].map((element) => element.getBoundingClientRect());
+        return entry.top >= list.top - 1 && entry.bottom <= list.bottom + 1;
+      };
+      const count = await page.getByRole("option").count();
+      for (let index = 1; index < count; index += 1) {
+        await field.press("ArrowDown");
+        assert(await page.locator(`#palette-${index}[aria-selected="true"]`).evaluate(isShown), `entry ${index}`);
+      }
+      await field.press("ArrowDown");
+      assert(await page.locator('#palette-0[aria-selected="true"]').evaluate(isShown));
+    },
+    { viewport: { width: 1280, height: 320 } },
+  ));
+
 test("a host that wants a login is said to want one", () =>
   withPage(
     host,

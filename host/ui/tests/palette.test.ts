@@ -1,7 +1,7 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import type { Session } from "../src/api/types";
 import { changedTexts, indexOf, knownHashes, nameProblem, newApp, pathProblem, usableNames, yamlApps } from "../src/model/builder";
-import { buildEntries, findEntries, PLACES } from "../src/model/palette";
+import { buildEntries, findEntries, PLACES, showEntry } from "../src/model/palette";
 import { formFields, readForm } from "../src/model/schema-form";
 
 const file = (path: string, name: string) => ({ path, name, state: "loaded" as const, since: 0 });
@@ -27,6 +27,16 @@ describe("the palette", () => {
     expect(titles("refund")[0]).toBe("session Refund order 7");
     expect(titles("zzz")).toEqual([]);
     expect(titles("").length).toBe(12);
+  });
+
+  it("scrolls no further than to the selected entry", () => {
+    const children = entries.map(() => ({ scrollIntoView: vi.fn() }));
+    showEntry({ children }, 1);
+    expect(children.flatMap(({ scrollIntoView }) => scrollIntoView.mock.calls)).toEqual([[{ block: "nearest" }]]);
+    expect(children[1]!.scrollIntoView).toHaveBeenCalledOnce();
+    // Nothing is found, or the palette is not there yet.
+    showEntry({ children: [] }, 0);
+    showEntry(undefined, 0);
   });
 
   it("has a key of its own for each place", () => {

@@ -70,3 +70,8 @@ export function findEntries(entries: readonly Entry[], query: string, limit = 12
     .slice(0, limit)
     .map(({ entry }) => entry);
 }
+
+/** Scrolls a list no further than necessary to show one of its entries. */
+export function showEntry(list: { children: ArrayLike<Pick<Element, "scrollIntoView">> } | undefined, index: number): void {
+  list?.children[index]?.scrollIntoView({ block: "nearest" });
+}
