@@ -28,8 +28,10 @@ class FakeSocket {
 
 class FakeAudio {
   audioWorklet = { addModule: async () => {} };
-  createMediaStreamSource = () => ({ connect: () => {} });
-  close = async () => {};
+  createMediaStreamSource(): unknown {
+    return { connect: () => {} };
+  }
+  async close() {}
 }
 
 class FakeWorklet {
@@ -67,6 +69,7 @@ beforeEach(() => {
 });
 
 afterEach(() => {
+  vi.restoreAllMocks();
   vi.useRealTimers();
   vi.unstubAllGlobals();
 });
@@ -96,6 +99,17 @@ describe("the microphone", () => {
     questions[1]!(true);
     await allowed;
     expect([live.problem, openStreams]).toEqual(["", 1]);
+  });
+
+  it("does not stay on if its sound cannot be read", async () => {
+    const { live } = await open();
+    live.start(key);
+    vi.spyOn(FakeAudio.prototype, "createMediaStreamSource").mockImplementation(() => expect.unreachable("no sound"));
+    const click = live.toggleMicrophone();
+    questions[0]!(true);
+    await click;
+    expect(live.problem).toContain("The microphone cannot be used");
+    expect([openStreams, live.level]).toEqual([0, undefined]);
   });
 
   it("of a conversation that has ended stays off, whatever is answered", async () => {

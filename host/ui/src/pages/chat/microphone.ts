@@ -16,7 +16,18 @@ export class Microphone {
   static async open(onChunk: (data: string, loudness: number) => void): Promise<Microphone> {
     if (!navigator.mediaDevices) throw new Error("Browsers give the microphone only to pages over HTTPS or from localhost.");
     const stream = await navigator.mediaDevices.getUserMedia({ audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true } });
-    const context = new AudioContext();
+    const microphone = new Microphone(stream, new AudioContext());
+    try {
+      await microphone.#begin(onChunk);
+    } catch (error) {
+      microphone.close();
+      throw error;
+    }
+    return microphone;
+  }
+
+  async #begin(onChunk: (data: string, loudness: number) => void): Promise<void> {
+    const { stream, context } = this;
     await context.audioWorklet.addModule(new URL("capture.js", document.baseURI));
     const capture = new AudioWorkletNode(context, "capture");
     capture.port.onmessage = ({ data }: MessageEvent<Float32Array>) => {
@@ -24,7 +35,6 @@ export class Microphone {
       onChunk(encodePcm(samples), loudness(samples));
     };
     context.createMediaStreamSource(stream).connect(capture);
-    return new Microphone(stream, context);
   }
 
   close(): void {
