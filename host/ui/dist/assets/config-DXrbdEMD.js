@@ -1,0 +1,1 @@
+import{B as e}from"./PageHead-4STeB_i3.js";var t=()=>e(`config`);export{t};
