@@ -145,6 +145,8 @@ impl Report {
         for slope in &self.slopes {
             write!(f, "| {} |", slope.name)?;
             slope.points.iter().try_for_each(|(_, latencies)| write!(f, " {} |", Micros(latencies.p50)))?;
+            // A slow server is measured for a limited time.
+            f.write_str(&" |".repeat(first.points.len().saturating_sub(slope.points.len())))?;
             writeln!(f, " {:.2} |", slope.growth())?;
         }
         Ok(())
@@ -312,7 +314,9 @@ mod tests {
     fn a_slope_compares_the_longest_session_with_the_shortest() {
         let point = |turns, p50| (turns, Latencies { p50, p99: p50, max: p50 });
         let slope = Slope { name: "dice, memory".into(), points: vec![point(10, 400.0), point(1000, 500.0)] };
-        let report = Report { slopes: vec![slope], ..Report::default() }.to_string();
-        assert!(report.ends_with("| dice, memory | 400 µs | 500 µs | 1.25 |\n"), "{report}");
+        let slow = Slope { name: "slow".into(), points: vec![point(10, 400.0)] };
+        let report = Report { slopes: vec![slope, slow], ..Report::default() }.to_string();
+        let rows = "| dice, memory | 400 µs | 500 µs | 1.25 |\n| slow | 400 µs | | 1.00 |\n";
+        assert!(report.ends_with(rows), "{report}");
     }
 }

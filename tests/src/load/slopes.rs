@@ -1,7 +1,7 @@
 //! How the cost of a turn grows with the length of its session: the latency of `POST /run` on one connection, in one
 //! session, at several numbers of earlier turns.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use serde::Serialize;
@@ -16,6 +16,10 @@ const LENGTHS: [usize; 6] = [10, 32, 100, 320, 1000, 3200];
 
 /// Number of turns that are measured at each length.
 const MEASURED: usize = 10;
+
+/// Time after which no longer session of a server is measured. Where a turn reads all earlier ones, 3,200 turns would take
+/// many minutes.
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// Turns of a session at growing lengths.
 #[derive(Debug, Clone, Serialize)]
@@ -67,10 +71,13 @@ async fn measure(name: &str, url: &str, scenario: &Scenario) -> anyhow::Result<S
     let session = SessionName::of(0);
     let mut client = Client::connect(url).await?;
     client.create_session(scenario, &session).await?.map_err(|answer| anyhow!("{name}: {answer}"))?;
-    let (mut points, mut turns) = (Vec::new(), 0);
-    for length in LENGTHS {
+    let (mut points, mut turns, started) = (Vec::new(), 0, Instant::now());
+    'lengths: for length in LENGTHS {
         let mut times: Vec<Duration> = Vec::with_capacity(MEASURED);
         while turns < length + MEASURED {
+            if started.elapsed() > MAX_TIME {
+                break 'lengths;
+            }
             let run = client.run(scenario, &session).await?;
             let run = run.map_err(|answer| anyhow!("{answer}")).with_context(|| format!("{name}, turn {turns}"))?;
             times.extend((turns >= length).then_some(run.end));
