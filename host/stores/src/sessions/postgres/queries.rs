@@ -39,7 +39,8 @@ pub(super) const GET: &str = get!("");
 pub(super) const GET_SINCE: &str = get!(" AND e.time >= $7");
 
 /// Selects the sessions of a user in an app that are listed after a time and an id, each part from its place in the
-/// index. The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state.
+/// index. The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state. `OFFSET 0`
+/// keeps a generic plan, which does not know the limit, from reading the state of all sessions.
 pub(super) const LIST: &str = "\
     WITH page AS MATERIALIZED ( \
       (SELECT session, id, revision, created, updated FROM sessions \
@@ -48,7 +49,8 @@ pub(super) const LIST: &str = "\
         WHERE app = $1 AND user_id = $2 AND updated < $3 ORDER BY updated DESC, id LIMIT $5) \
       ORDER BY updated DESC, id LIMIT $5) \
     SELECT 0 AS kind, session, revision, created, updated, id AS key, NULL::TEXT AS value FROM page \
-    UNION ALL SELECT 1, session, NULL, NULL, NULL, key, value FROM page JOIN session_state USING (session) \
+    UNION ALL SELECT 1, page.session, NULL, NULL, NULL, key, value FROM page \
+      CROSS JOIN LATERAL (SELECT key, value FROM session_state WHERE session_state.session = page.session OFFSET 0) own \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM user_state WHERE app = $1 AND user_id = $2 \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM app_state WHERE app = $1";
 
