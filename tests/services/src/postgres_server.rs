@@ -203,8 +203,11 @@ fn programs() -> anyhow::Result<PathBuf> {
     find_programs().context("the package `postgresql` has no `initdb`")
 }
 
-/// As [`programs`], of the server with the extension `vector`, which is installed in `folder`.
+/// As [`programs`], of the server with the extension `vector`. It is installed in `folder`, or in the folder of temporary
+/// files by the tests of root: the account of the server can read nothing below the home folder of root.
 fn programs_with_vectors(folder: &Path) -> anyhow::Result<PathBuf> {
+    let shared = std::env::temp_dir().join("hatchery-pgserver");
+    let folder = if is_root() { shared.as_path() } else { folder };
     if is_root() {
         // The Debian package creates the account.
         programs()?;
