@@ -28,6 +28,8 @@ const ACCOUNT: &str = "postgres";
 /// The Python package with a server that has the extension `vector`, and a version of Python that it is built for.
 /// Other versions install it too, because its programs are not in Python.
 const PACKAGE: [&str; 2] = ["pgserver==0.1.4", "3.11"];
+/// The folder of that server for the tests of root. All can read it, and only root can write to it.
+const SHARED: &str = "/var/cache/hatchery-pgserver";
 /// How often a server is started again while the processes of one that was killed still end.
 const ATTEMPTS: u32 = 100;
 
@@ -203,11 +205,10 @@ fn programs() -> anyhow::Result<PathBuf> {
     find_programs().context("the package `postgresql` has no `initdb`")
 }
 
-/// As [`programs`], of the server with the extension `vector`. It is installed in `folder`, or in the folder of temporary
-/// files by the tests of root: the account of the server can read nothing below the home folder of root.
+/// As [`programs`], of the server with the extension `vector`. It is installed in `folder`, but in [`SHARED`] by the tests
+/// of root: the account of the server can read nothing below the home folder of root.
 fn programs_with_vectors(folder: &Path) -> anyhow::Result<PathBuf> {
-    let shared = std::env::temp_dir().join("hatchery-pgserver");
-    let folder = if is_root() { shared.as_path() } else { folder };
+    let folder = if is_root() { Path::new(SHARED) } else { folder };
     if is_root() {
         // The Debian package creates the account.
         programs()?;

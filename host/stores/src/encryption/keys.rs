@@ -38,7 +38,7 @@ pub enum InvalidKey {
 /// Handling of stored data that is not encrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum PlainData {
-    /// Accept it. Whoever can write to the storage can then replace encrypted data with plain data.
+    /// Accept it. Anyone who can write to the storage can then replace encrypted data.
     #[default]
     Accept,
     /// Reject it.

@@ -210,6 +210,27 @@ async fn a_page_of_a_list_reads_only_its_sessions() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_list_reads_only_the_state_of_its_sessions_by_a_generic_plan() {
+    let Some(uri) = uri() else { return };
+    let _sessions = PostgresSessions::open(&uri).await.unwrap();
+    let client = raw(&uri).await;
+    let create = "INSERT INTO sessions (app, user_id, id, created, updated, initial_state) \
+                  SELECT 'app', 'ann', n::text, n, n, '{}' FROM generate_series(1, 10000) n; \
+                  INSERT INTO session_state (session, key, value, bytes) SELECT session, 'topic', '1', 6 FROM sessions; ANALYZE; \
+                  SET plan_cache_mode = force_generic_plan";
+    client.batch_execute(create).await.unwrap();
+    client.batch_execute(&format!("PREPARE list AS {}", queries::LIST)).await.unwrap();
+    let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE list ('app', 'ann', {}, '', 21)", i64::MAX);
+    let row = client.query_one(explain.as_str(), &[]).await.unwrap();
+    let plan: serde_json::Value = row.get(0);
+    let nodes = nodes(&plan[0]["Plan"]);
+    let read = nodes.iter().filter(|node| node["Relation Name"] == json!("session_state"));
+    let count =
+        |node: &&serde_json::Value| node["Actual Rows"].as_f64().unwrap() * node["Actual Loops"].as_f64().unwrap();
+    assert_eq!(read.map(|node| count(&node)).sum::<f64>(), 21.0, "{plan}");
+}
+
+#[tokio::test]
 async fn sessions_of_schema_1_are_listed_in_pages() {
     let Some(uri) = uri() else { return };
     let client = raw(&uri).await;
