@@ -1,4 +1,4 @@
-//! Strings of others in messages and paths: excerpts, truncation, lists of names, percent-encoding.
+//! Untrusted strings in messages and paths: excerpts, truncation, lists of names, percent-encoding.
 
 /// Returns the beginning of a string from a client or a peer, at most `max` bytes, escaped for a message.
 pub fn excerpt(text: &str, max: usize) -> String {

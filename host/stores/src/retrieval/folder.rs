@@ -108,7 +108,7 @@ impl FolderIndex {
                 }
                 continue;
             };
-            // A file that is no text has no passages.
+            // A file that is not text has no passages.
             let text = String::from_utf8(bytes).unwrap_or_default();
             self.index.replace(Owner::NONE, key, state, &text).await?;
             count += 1;

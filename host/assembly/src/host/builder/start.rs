@@ -347,7 +347,7 @@ impl HostBuilder {
 /// them, agents can be loaded without a host. Nothing is connected, and no file is written.
 ///
 /// # Errors
-/// If no model provider has a configured embedder. Then there are no searched folders, and all other items are added.
+/// If no model provider has a configured embedder. All items except the searched folders are added even then.
 pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: &Path) -> Result<(), HostError> {
     install_tls_provider();
     let models = services::models(config, &Scripts::in_folder(folder, config));

@@ -89,7 +89,7 @@ impl Functions {
         Self { usable: with_declarations(functions), unusable }
     }
 
-    /// Replaces the descriptions of some functions of a component by descriptions of its settings.
+    /// Replaces the descriptions of some functions of a component by descriptions from its settings.
     pub(super) fn with_descriptions(mut self, component: &str, descriptions: &BTreeMap<String, String>) -> Self {
         for (declaration, _) in &mut self.usable {
             if let Some(description) = descriptions.get(&declaration.name) {

@@ -6,11 +6,11 @@ use crate::contract::bindings::hatchery::agent::specs;
 use crate::runtime::store::meter;
 
 pub(crate) trait ParsedSize {
-    /// Returns the most bytes that the JSON in the value takes after parsing; 0 if it has none.
+    /// Returns an upper bound for the bytes that the JSON in the value takes after parsing; 0 if it has no JSON.
     fn parsed_size(&self) -> u64;
 }
 
-/// A text that is JSON. Other texts of a value are not asked for their size.
+/// A string is JSON here. The types below leave out their strings that are not.
 impl ParsedSize for String {
     fn parsed_size(&self) -> u64 {
         meter::parsed_size(self)
