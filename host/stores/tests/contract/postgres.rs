@@ -225,9 +225,9 @@ async fn a_page_of_a_list_reads_only_the_state_of_its_sessions_by_a_generic_plan
     let plan: serde_json::Value = row.get(0);
     let nodes = nodes(&plan[0]["Plan"]);
     let read = nodes.iter().filter(|node| node["Relation Name"] == json!("session_state"));
-    let count =
+    let rows =
         |node: &&serde_json::Value| node["Actual Rows"].as_f64().unwrap() * node["Actual Loops"].as_f64().unwrap();
-    assert_eq!(read.map(|node| count(&node)).sum::<f64>(), 21.0, "{plan}");
+    assert_eq!(read.map(rows).sum::<f64>(), 21.0, "{plan}");
 }
 
 #[tokio::test]
