@@ -34,6 +34,7 @@ static SCHEMA: Schema = Schema {
     migrations: &[
         include_str!("postgres/migrations/0001_sessions.sql"),
         include_str!("postgres/migrations/0002_lists.sql"),
+        include_str!("postgres/migrations/0003_keys.sql"),
     ],
 };
 

@@ -231,6 +231,36 @@ async fn a_page_of_a_list_reads_only_the_state_of_its_sessions_by_a_generic_plan
 }
 
 #[tokio::test]
+async fn indexes_are_right_for_new_databases_without_statistics() {
+    let Some(uri) = uri() else { return };
+    let _sessions = PostgresSessions::open(&uri).await.unwrap();
+    let client = raw(&uri).await;
+    // Many changes of a few sessions make one index larger than the other, then many sessions are new.
+    let fill = "ALTER TABLE sessions SET (autovacuum_enabled = false); \
+                INSERT INTO sessions (app, user_id, id, created, updated, initial_state) \
+                  SELECT 'app', 'bob', md5(n::text), n, n, '{}' FROM generate_series(1, 100) n; \
+                DO $$ BEGIN FOR i IN 1..200 LOOP UPDATE sessions SET updated = updated + 100; END LOOP; END $$; \
+                INSERT INTO sessions (app, user_id, id, created, updated, initial_state) \
+                  SELECT 'app', 'ann', md5(n::text), n, n, '{}' FROM generate_series(1, 10000) n; \
+                SET plan_cache_mode = force_generic_plan; \
+                PREPARE find (TEXT, TEXT, TEXT) AS \
+                  SELECT session FROM sessions WHERE app = $1 AND user_id = $2 AND id = $3 FOR NO KEY UPDATE";
+    client.batch_execute(fill).await.unwrap();
+    client.batch_execute(&format!("PREPARE list AS {}", queries::LIST)).await.unwrap();
+    let list = format!("list ('app', 'ann', {}, '', 21)", i64::MAX);
+    for (statement, index) in [("find ('app', 'ann', 'missing')", "sessions_key"), (list.as_str(), "sessions_by_time")]
+    {
+        let explain = format!("EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {statement}");
+        let row = client.query_one(explain.as_str(), &[]).await.unwrap();
+        let plan: serde_json::Value = row.get(0);
+        let nodes = nodes(&plan[0]["Plan"]);
+        let read: Vec<_> = nodes.iter().filter(|node| node["Relation Name"] == json!("sessions")).collect();
+        assert!(!read.is_empty() && read.iter().all(|node| node["Index Name"] == json!(index)), "{plan}");
+        assert!(read.iter().all(|node| node.get("Rows Removed by Filter").is_none()), "{plan}");
+    }
+}
+
+#[tokio::test]
 async fn sessions_of_schema_1_are_listed_in_pages() {
     let Some(uri) = uri() else { return };
     let client = raw(&uri).await;
@@ -252,10 +282,12 @@ async fn sessions_of_schema_1_are_listed_in_pages() {
         assert_eq!((&*page.sessions[0].key.id, page.next.is_some()), (id, has_more));
         after = page.next;
     }
-    let version =
-        "SELECT version, to_regclass('sessions_by_time') IS NOT NULL FROM schema_versions WHERE part = 'sessions'";
+    let version = "SELECT version, to_regclass('sessions_by_time') IS NOT NULL, to_regclass('sessions_key') IS NOT NULL \
+                   FROM schema_versions WHERE part = 'sessions'";
     let row = client.query_one(version, &[]).await.unwrap();
-    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1)), (2, true));
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1), row.get::<_, bool>(2)), (3, true, true));
+    let exists = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await;
+    assert!(matches!(exists, Err(StoreError::SessionExists(_))), "{exists:?}");
 }
 
 #[tokio::test]
