@@ -168,6 +168,7 @@ mod tests {
             setting("limits.wall", json!("30s"), json!({"kind": "default"})),
             setting("models.openai_base_url", json!("https://…@llm.example/v1"), line(6)),
             setting("quotas.user_sessions", json!(9), line(8)),
+            setting("quotas.user_bytes", json!("4 GiB"), json!({"kind": "default"})),
             setting(
                 "models.ollama_base_url",
                 json!("http://…@gpu:1"),

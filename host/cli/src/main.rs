@@ -38,7 +38,7 @@ use dotenv::DotEnv;
 use logs::LogFormat;
 use outcome::Outcome;
 
-/// Serves AI agents, tools and callbacks that are WebAssembly components.
+/// Serves AI agents, tools and callbacks that are YAML files or WebAssembly components.
 #[derive(Parser)]
 #[command(name = "hatchery", version, max_term_width = 100)]
 struct Cli {

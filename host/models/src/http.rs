@@ -41,6 +41,8 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
 /// Maximum size of an error body. The rest is not read.
 const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+/// The remedy in an error about a missing setting of a model.
+pub(crate) const MODEL_WITHOUT_SETTINGS: &str = "or use a model without one, `scripted:<file>`";
 
 /// The client that all providers share, created on first use.
 #[derive(Clone, Default)]
@@ -141,7 +143,7 @@ impl Endpoint {
         };
         if let Some(missing) = info.missing(connection) {
             let noun = if info.base_url(connection).is_none() { "URL" } else { "key" };
-            let message = format!("no {noun}: set {missing}, or use a model without one, `scripted:<file>`");
+            let message = format!("no {noun}: set {missing}, {MODEL_WITHOUT_SETTINGS}");
             return Err(origin.error(ModelErrorKind::Auth, message));
         }
         let mut headers = secret_headers(fixed_headers, &origin)?;

@@ -10,7 +10,7 @@ use crate::anthropic::AnthropicProvider;
 use crate::apigee::ApigeeProvider;
 use crate::gemini::GeminiProvider;
 use crate::hashed_ngrams::HashedNgrams;
-use crate::http::Http;
+use crate::http::{Http, MODEL_WITHOUT_SETTINGS};
 use crate::openai::ChatProvider;
 use crate::provider::ModelProvider;
 use crate::responses::ResponsesProvider;
@@ -229,7 +229,12 @@ impl ModelResolver for ModelProviders {
                 let known = [HashedNgrams::NAME];
                 self.unknown(name, "no embedder has this name", &known, |provider| provider.embedder_patterns())
             })?;
-            provider.create_embedder(name)
+            // Scripts have no embeddings.
+            let remedy = format!("or use the embedder without one, `{}`", HashedNgrams::NAME);
+            provider.create_embedder(name).map_err(|error| ModelError {
+                message: error.message.replace(MODEL_WITHOUT_SETTINGS, &remedy),
+                ..error
+            })
         })
     }
 

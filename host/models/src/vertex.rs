@@ -10,7 +10,7 @@ use reqwest::Url;
 use self::embeddings::VertexEmbedder;
 use crate::capabilities::{anthropic_capabilities, gemini_capabilities};
 use crate::google_credentials::GoogleCredentials;
-use crate::http::{Authentication, Endpoint, Http};
+use crate::http::{Authentication, Endpoint, Http, MODEL_WITHOUT_SETTINGS};
 use crate::provider::ModelProvider;
 use crate::service::Service;
 use crate::settings::{Connection, GoogleCloud, Settings};
@@ -154,7 +154,7 @@ impl VertexProvider {
     fn check_project(&self, name: &str, path: &VertexPath) -> Result<(), ModelError> {
         let can_be_known = path.project.is_some() || self.settings.credentials_file.is_some();
         let error = || {
-            let message = format!("no project: set {MISSING}, or use a model without one, `scripted:<file>`");
+            let message = format!("no project: set {MISSING}, {MODEL_WITHOUT_SETTINGS}");
             ModelError::new(ModelErrorKind::Auth, name, message)
         };
         if can_be_known { Ok(()) } else { Err(error()) }

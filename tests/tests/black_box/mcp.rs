@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
+use crate::cli::hatchery;
+
 const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
 
 /// `hatchery mcp`, and a client that writes the messages itself.
@@ -138,6 +140,16 @@ async fn a_client_gets_the_prompts_and_files_of_the_folder() -> Result<()> {
     Ok(())
 }
 
+/// Writes the agent `prime`, which uses a tool of the MCP server `dice`.
+fn write_prime_agent(folder: &Folder) -> Result<()> {
+    let agent = "name: prime\nmodel: scripted:prime/answers.yaml\ninstruction: Check numbers.\ntools:\n  - name: McpToolset\n    \
+                 args: { server: dice, tool_filter: [dice_check_prime] }\n";
+    folder.write("prime/root_agent.yaml", agent)?;
+    let script = "turns:\n  - when: { tool: dice_check_prime }\n    reply: \"{tool.structured_output.primes.0} is prime.\"\n  \
+                  - reply: [{ call: { name: dice_check_prime, args: { numbers: [4, 7] } } }]\n";
+    folder.write("prime/answers.yaml", script)
+}
+
 #[tokio::test]
 async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> Result<()> {
     let (server, folder) = (Folder::empty()?, Folder::empty()?);
@@ -145,12 +157,7 @@ async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> 
     let args = json!(["mcp", server.served(), "--tools", "dice/*", "--data-dir", server.data()]);
     let servers = json!({"dice": {"command": paths::hatchery()?, "args": args}});
     folder.write_operator_config(&json!({"mcp": {"servers": servers}}).to_string())?;
-    let agent = "name: prime\nmodel: scripted:prime/answers.yaml\ninstruction: Check numbers.\ntools:\n  - name: McpToolset\n    \
-                 args: { server: dice, tool_filter: [dice_check_prime] }\n";
-    folder.write("prime/root_agent.yaml", agent)?;
-    let script = "turns:\n  - when: { tool: dice_check_prime }\n    reply: \"{tool.structured_output.primes.0} is prime.\"\n  \
-                  - reply: [{ call: { name: dice_check_prime, args: { numbers: [4, 7] } } }]\n";
-    folder.write("prime/answers.yaml", script)?;
+    write_prime_agent(&folder)?;
     let host = Host::serve(&folder).await?;
     host.wait_until("the server lists its tools", |components| {
         components.pointer("/mcpServers/0/state") == Some(&json!("ready"))
@@ -160,6 +167,23 @@ async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> 
     let answer = event::text(events.last().context("an answer")?);
     assert_eq!(answer, "7 is prime.");
     ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn programs_are_found_from_the_folder_of_a_configuration_that_has_a_relative_path() -> Result<()> {
+    let (server, folder) = (Folder::empty()?, Folder::empty()?);
+    server.put("dice.wasm", paths::component("dice")?)?;
+    write_prime_agent(&folder)?;
+    std::os::unix::fs::symlink(paths::hatchery()?, folder.file("server"))?;
+    let args = json!(["mcp", server.served(), "--tools", "dice/*", "--data-dir", server.data()]);
+    let servers = json!({"dice": {"command": "./server", "args": args, "connect_timeout": "120s"}});
+    folder.write("hatchery.yaml", json!({"mcp": {"servers": servers}}).to_string())?;
+    for (current, dir, config) in [("..", "served", "served/hatchery.yaml"), (".", ".", "hatchery.yaml")] {
+        let args = ["run", dir, "prime", "--config", config, "--message", "Which of 4 and 7 is prime?"];
+        let output = hatchery(&folder.file(current), &args).await?;
+        assert!(output.stdout.ends_with("7 is prime.\n"), "{config}: {}{}", output.stdout, output.stderr);
+    }
     Ok(())
 }
 

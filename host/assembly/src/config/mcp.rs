@@ -275,7 +275,9 @@ impl McpConfig {
             resource.root = folder.to_owned();
         }
         for server in self.servers.values_mut().filter(|server| server.command.is_some()) {
-            server.cwd = Some(folder.join(server.cwd.take().unwrap_or_default()));
+            let cwd = folder.join(server.cwd.take().unwrap_or_default());
+            // The path of a file in the current folder may have no folder.
+            server.cwd = Some(if cwd.as_os_str().is_empty() { Path::new(".").into() } else { cwd });
             if let Some(command) = server.command.as_mut().filter(|command| command.components().nth(1).is_some()) {
                 *command = folder.join(&*command);
             }
@@ -331,7 +333,7 @@ impl McpServerConfig {
             (Some(command), None) => {
                 if self.headers.is_empty() && self.session_headers.is_empty() {
                     Ok(Transport::Stdio(StdioServer {
-                        command: command.clone(),
+                        command: absolute_program(command)?,
                         args: self.args.clone(),
                         env: settings(&self.env),
                         cwd: self.cwd.clone(),
@@ -357,4 +359,13 @@ impl McpServerConfig {
             (Some(_), Some(_)) => Err("a server has either a `command` or a `url`; remove one of them".into()),
         }
     }
+}
+
+/// Returns a program that is given by a path with its absolute path: a relative one would begin at the working
+/// directory of the program. Returns names on the `PATH` unchanged.
+fn absolute_program(command: &Path) -> Result<PathBuf, String> {
+    if command.components().nth(1).is_none() {
+        return Ok(command.to_owned());
+    }
+    std::path::absolute(command).map_err(|error| format!("`command`: {error}"))
 }

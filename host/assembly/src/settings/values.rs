@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hatchery_registry::SignaturePolicy;
 use hatchery_stores::Quota;
+use hatchery_stores::quotas::Unit;
 use hatchery_wasm::limits::{Limits, units};
 use hatchery_wasm::{CompileLimits, HotReload, InstanceSettings};
 use serde_json::Value;
@@ -35,7 +36,13 @@ pub(super) fn of(config: &Config) -> BTreeMap<String, Value> {
         .into_iter()
         .flat_map(|(section, values)| values.into_iter().map(move |(key, value)| (format!("{section}.{key}"), value)));
     let quotas = config.app_quotas().default;
-    let quotas = Quota::all().map(|quota| (quota.key().to_owned(), quotas.get(quota).into()));
+    let quotas = Quota::all().map(|quota| {
+        let value: Value = match quota.unit() {
+            Unit::Count => quotas.get(quota).into(),
+            Unit::Bytes => bytes(quotas.get(quota)),
+        };
+        (quota.key().to_owned(), value)
+    });
     let services = [
         ("session_service", &config.session_service),
         ("artifact_service", &config.artifact_service),

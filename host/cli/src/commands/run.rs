@@ -19,8 +19,8 @@ use crate::terminal::list_names;
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a d20'\n  \
-                        echo 'Roll a d20' | hatchery run my-agents dice --json\n  \
+    after_help = "Examples:\n  hatchery run my-agents dice\n  hatchery run my-agents/dice --message 'Roll a die with 20 sides'\n  \
+                        echo 'Roll a die with 20 sides' | hatchery run my-agents dice --json\n  \
                         hatchery run my-agents bank --message 'Pay the rent' --yes\n  \
                         hatchery run my-agents dice --record my-agents/dice/recorded/two-rolls\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \

@@ -23,8 +23,9 @@ use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  hatchery test my-agents\n\n\
     runs every conversation.yaml in my-agents and the folders below it:\n\n  \
-    app: dice\n  turns:\n    - user: Roll a d20\n      expect:              # in this order, with anything in between\n        \
-    - call: roll_die\n        - response: roll_die\n        - text: You rolled\n      state: {rolls_count: 1}\n\n\
+    app: dice\n  turns:\n    - user: Roll a die with 20 sides\n      \
+    expect:              # in this order, with anything in between\n        \
+    - call: roll_die\n        - response: roll_die\n        - text: You rolled\n      state: {last_sides: 20}\n\n\
     The clock and the random numbers of components are the same in each run. `http` contains the responses to their \
     HTTP requests, as in\n  http: [{url: https://example.com/, body: Hello}]\n\n\
     Sessions recorded by `hatchery run --record` (generated-recordings.yaml) are replayed: models and tools return the \

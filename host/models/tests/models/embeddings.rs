@@ -154,5 +154,14 @@ fn an_unknown_embedder_is_rejected_with_the_known_ones_and_what_is_missing() {
          vllm/* (set VLLM_BASE_URL, such as http://localhost:8000/v1); \
          llamacpp/* (set LLAMACPP_BASE_URL, such as http://localhost:8080/v1)"
     );
-    assert!(error(Settings::default(), "text-embedding-3-small").message.starts_with("no key: set OPENAI_API_KEY"));
+    for (name, missing) in [
+        ("text-embedding-3-small", "no key: set OPENAI_API_KEY, or OPENAI_BASE_URL for a server that needs none"),
+        (
+            "vertex/text-embedding-005",
+            "no project: set GOOGLE_CLOUD_PROJECT, or GOOGLE_APPLICATION_CREDENTIALS to the file of a service account",
+        ),
+    ] {
+        let expected = format!("{missing}, or use the embedder without one, `local:hashed-ngrams`");
+        assert_eq!(error(Settings::default(), name).message, expected);
+    }
 }
