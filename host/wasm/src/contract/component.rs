@@ -40,7 +40,8 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_statistics::ComponentUsage;
-use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox};
+use crate::runtime::store::memory::MemoryReservation;
+use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox, run_key};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
 use functions::{FunctionTool, Functions};
@@ -369,9 +370,20 @@ impl Component {
         convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, CallError> {
         self.check_size(&answer)?;
-        let parsed_size = answer.parsed_size();
-        let _reservation = if parsed_size > 0 { Some(self.sandbox.reserve_for(cx, parsed_size)?) } else { None };
+        let _reservation = self.reserve_parsed(Some(run_key(cx)), answer.parsed_size())?;
         convert(answer).map_err(|error| CallError::Contract(error.to_string()))
+    }
+
+    /// Reserves memory for the JSON of an answer, which takes `bytes` after parsing, until the returned guard is dropped.
+    /// `run` is the key of the run that it counts to. `None` if there is no JSON.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn reserve_parsed(&self, run: Option<usize>, bytes: u64) -> Result<Option<MemoryReservation>, CallError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.sandbox.reserve_for(run, bytes)?))
     }
 
     /// Parses the result of a tool.

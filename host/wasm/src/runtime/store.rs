@@ -52,7 +52,7 @@ pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
 use instance_pool::WarmInstance;
 use memory::{InstanceMemory, MemoryError, MemoryReservation};
-pub(crate) use state::{CallOrigin, HostState};
+pub(crate) use state::{CallOrigin, HostState, run_key};
 
 /// Maximum number of bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are
 /// copied before they are measured.
@@ -290,12 +290,11 @@ impl Sandbox {
     }
 
     /// Reserves memory for what the host makes of the answer of a call, until the returned guard is dropped. It counts
-    /// like the memory of an instance.
+    /// like the memory of an instance that is called in the run with this key.
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub(crate) fn reserve_for(&self, cx: &CallContext, bytes: u64) -> Result<MemoryReservation, MemoryError> {
-        let run = CallOrigin::Call(cx.clone()).run_key();
+    pub(crate) fn reserve_for(&self, run: Option<usize>, bytes: u64) -> Result<MemoryReservation, MemoryError> {
         InstanceMemory::new(self.limits.clone(), self.engine.memory().clone(), run).reserve(bytes)
     }
 

@@ -20,7 +20,7 @@ use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
 
 /// Describes a component from its text format, without checking its contract.
-async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
+pub(crate) async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     described_with(wat, ComponentSettings { limits, ..ComponentSettings::default() }).await
 }
 
