@@ -111,6 +111,16 @@ impl EstimateSize for wit::LiveResponse {
     }
 }
 
+impl ParsedSize for wit::LiveRequest {
+    fn parsed_size(&self) -> u64 {
+        match self {
+            Self::Content(message) => message.content.parsed_size(),
+            Self::ToolResponses(responses) => responses.parsed_size(),
+            Self::Blob(_) | Self::ActivityStart | Self::ActivityEnd | Self::AudioStreamEnd => 0,
+        }
+    }
+}
+
 impl ParsedSize for wit::LiveResponse {
     fn parsed_size(&self) -> u64 {
         match self {
