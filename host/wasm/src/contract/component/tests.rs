@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::routing::post;
 use hatchery_core::{
-    AuthConfig, AuthCredential, AuthScheme, EventData, LlmRequest, LlmResponse, OAuth2Auth, OAuthFlow, OAuthFlows,
+    AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, EventData, LlmRequest, LlmResponse, OAuth2Auth, OAuthFlow,
+    OAuthFlows,
 };
 use serde_json::json;
 
@@ -242,6 +243,35 @@ async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
         "it exceeded its limit of 4 MiB of memory; raise `limits.memory` in hatchery.yaml to allow more"
     );
     assert_eq!(made.sandbox.engine.memory_in_use(), 0, "nothing is charged after the call");
+}
+
+#[tokio::test]
+async fn the_configuration_of_a_credential_has_a_maximum_size() {
+    let scheme = |name: &str| AuthScheme::ApiKey { location: AuthKeyLocation::Header, name: name.into() };
+    let config = |name: &str| json!(AuthConfig::new(scheme(name), Some(AuthCredential::api_key("key")))).to_string();
+    let grants = Grants { network: vec!["api.example".parse().unwrap()], ..Grants::default() };
+    let settings = ComponentSettings { grants: Arc::new(grants), ..ComponentSettings::default() };
+    let made = described_with("(component)", settings).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let state = store.data_mut();
+            let kept = sync_credentials::Host::get(state, config("X-Key")).await.unwrap().unwrap();
+            let large = "x".repeat(64 << 10);
+            let size = config(&large).len();
+            let get = sync_credentials::Host::get(state, config(&large)).await.map(drop);
+            let credential = format!("\"{large}\"");
+            let refuse = sync_credentials::Host::refuse(state, config("X-Key"), credential).await;
+            Ok((kept, size, get, refuse))
+        })
+    });
+    let (kept, size, get, refuse) = asked.await.unwrap();
+    assert!(kept.contains("key"), "{kept}");
+    let error = get.unwrap_err();
+    assert_eq!(error.code, "BAD_INPUT");
+    let refused = "the configuration of a credential has";
+    assert_eq!(error.message, format!("{refused} {size} bytes, and 64 KiB are allowed; shorten it"));
+    let error = refuse.unwrap_err();
+    assert_eq!(error.message, "the credential has 65538 bytes, and 64 KiB are allowed; shorten it");
 }
 
 #[tokio::test]
