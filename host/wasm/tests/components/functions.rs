@@ -133,6 +133,36 @@ async fn a_result_that_is_too_large_names_the_limit() {
     assert!(error.ends_with("it exceeded its limit of 10000 B in one result"), "{error}");
 }
 
+/// Returns a component whose function `list` returns `count` items of this type, which are zero or `bits`.
+fn listing(definition: &str, item: &str, bits: u32) -> Vec<u8> {
+    let text = format!(
+        "(component
+            (core module $m (memory (export \"m\") 16)
+                (func (export \"list\") (param i32) (result i32)
+                    (memory.fill (i32.const 16) (i32.const {bits}) (i32.const 1000000))
+                    (i32.store (i32.const 0) (i32.const 16))
+                    (i32.store (i32.const 4) (local.get 0))
+                    (i32.const 0)))
+            (core instance $i (instantiate $m))
+            {definition}
+            (func $list (param \"count\" u32) (result (list {item}))
+                (canon lift (core func $i \"list\") (memory (core memory $i \"m\"))))
+            (export \"list\" (func $list)))"
+    );
+    wat::parse_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_result_counts_to_the_memory_as_it_is_as_json() {
+    let test_catalog = TestCatalog::new().with_limits(Limits { memory: 4 << 20, ..Limits::default() });
+    test_catalog.write("lister.wasm", listing("", "bool", 1));
+    let catalog = test_catalog.catalog().await;
+    let result = call(&catalog, "list", json!({"count": 10_000})).await.unwrap();
+    assert_eq!(result, json!(vec![true; 10_000]));
+    let error = refused(&catalog, "list", json!({"count": 200_000})).await;
+    assert_eq!(error, "tool `list` of component `lister` failed: it exceeded its limit of 4 MiB of memory");
+}
+
 #[tokio::test]
 async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
     let catalog = TestCatalog::new().with("calendar").catalog().await;

@@ -27,7 +27,7 @@ use wasmtime::component::{ComponentExportIndex, Instance, Val};
 use super::Component;
 use crate::contract::convert::{BadValue, to_json, to_tool_error, wit};
 use crate::error::CallError;
-use crate::runtime::store::HostState;
+use crate::runtime::store::{HostState, run_key};
 use shape::{Budget, Field, Shape};
 
 /// An exported function with plain data.
@@ -237,7 +237,10 @@ impl FunctionTool {
                 Ok(returned.pop())
             })
         });
-        let result = function.result(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
+        let returned = call.await?;
+        let json_size = returned.as_ref().map_or(0, json::size);
+        let _reservation = self.component.reserve_parsed(Some(run_key(cx)), json_size)?;
+        let result = function.result(returned).map_err(|error| CallError::Contract(error.to_string()))?;
         if let Ok(value) = &result {
             self.component.check_size(&to_json(value))?;
         }
