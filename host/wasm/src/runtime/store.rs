@@ -314,10 +314,15 @@ impl Sandbox {
     fn store(&self, origin: CallOrigin, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {
         let mut store = Store::new(self.engine.wasm(), HostState::new(self, origin, log));
         store.limiter(HostState::meter);
-        store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
+        store.set_hostcall_fuel(self.max_copied());
         store.set_max_component_handles(self.limits.handles as usize);
         install_epoch_callback(&mut store, clock);
         store
+    }
+
+    /// Returns the maximum number of bytes that one host call may copy out of a guest.
+    pub(crate) fn max_copied(&self) -> usize {
+        usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX)
     }
 
     /// Maps an error of Wasmtime to a limit, a cancellation or a trap. `wall` is the limit to report for a timeout.

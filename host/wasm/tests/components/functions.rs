@@ -164,6 +164,22 @@ async fn a_result_counts_to_the_memory_as_it_is_as_json() {
 }
 
 #[tokio::test]
+async fn a_list_of_flags_takes_no_more_memory_than_other_results() {
+    let names: Vec<_> =
+        (0..32).map(|flag| char::from(b'a' + flag % 26).to_string().repeat(1 + usize::from(flag) / 26)).collect();
+    let written: String = names.iter().map(|name| format!(" \"{name}\"")).collect();
+    let definition = format!("(type $marks (flags{written})) (export $exported \"marks\" (type $marks))");
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("flagger.wasm", listing(&definition, "$exported", 255));
+    let catalog = test_catalog.catalog().await;
+    let result = call(&catalog, "list", json!({"count": 100})).await.unwrap();
+    assert_eq!(result, json!(vec![names; 100]));
+    // Each item is 32 strings in the host and 4 bytes in the component.
+    let error = refused(&catalog, "list", json!({"count": 20_000})).await;
+    assert_eq!(error, "tool `list` of component `flagger` failed: it exceeded its limit of 8 MiB in one result");
+}
+
+#[tokio::test]
 async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
     let catalog = TestCatalog::new().with("calendar").catalog().await;
     assert!(catalog.tool("calendar/sharpen").is_err() && catalog.tool("calendar/[method]pen.draw").is_err());

@@ -38,6 +38,8 @@ pub(super) struct Function {
     name: String,
     params: Vec<Field>,
     result: ResultType,
+    /// How many times as many bytes the result may take as Wasmtime counts.
+    amplification: usize,
 }
 
 /// The result type of a function.
@@ -49,6 +51,19 @@ enum ResultType {
         ok: Option<Box<Shape>>,
         error: Option<Box<Shape>>,
     },
+}
+
+impl ResultType {
+    /// Returns how many times as many bytes a result may take as Wasmtime counts.
+    fn amplification(&self) -> usize {
+        match self {
+            Self::Nothing => 1,
+            Self::Value(shape) => shape.amplification(false),
+            Self::Fallible { ok, error } => {
+                ok.iter().chain(error).map(|side| side.amplification(false)).max().unwrap_or(1)
+            }
+        }
+    }
 }
 
 /// The result of a call, or the error of the function.
@@ -143,7 +158,8 @@ impl Function {
             Some(Shape::Result { ok, error }) => ResultType::Fallible { ok, error },
             Some(shape) => ResultType::Value(shape),
         };
-        Ok(Self { index, interface: interface.map(Into::into), name: name.into(), params, result })
+        let amplification = result.amplification();
+        Ok(Self { index, interface: interface.map(Into::into), name: name.into(), params, result, amplification })
     }
 
     fn declaration(&self, is_unique: bool) -> FunctionDeclaration {
@@ -227,7 +243,9 @@ impl FunctionTool {
             ResultType::Nothing => Vec::new(),
             ResultType::Value(_) | ResultType::Fallible { .. } => vec![Val::Bool(false)],
         };
-        let load = |store: &mut Store<HostState>, instance: &Instance| {
+        let max_copied = self.component.sandbox.max_copied() / function.amplification;
+        let load = move |store: &mut Store<HostState>, instance: &Instance| {
+            store.set_hostcall_fuel(max_copied);
             let code = instance.get_func(store, function.index);
             code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))
         };
