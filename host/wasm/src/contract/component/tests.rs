@@ -114,10 +114,27 @@ fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
         refused(RawManifest { summarizers: odd(), ..RawManifest::default() }),
         "`a/b` cannot name a summarizer: names are not empty and have no `/`"
     );
+    assert_eq!(
+        refused(RawManifest { models: vec!["a\nWARN: b".into()], ..RawManifest::default() }),
+        "`a\\nWARN: b` cannot name a model: names have no control characters"
+    );
+    let hooks = vec!["on\ntea".to_owned()];
+    let error = refused(RawManifest {
+        plugins: vec![guest_plugins::PluginSpec { name: "a".into(), hooks }],
+        ..RawManifest::default()
+    });
+    assert!(error.starts_with("`on\\ntea` of its plugin `a` is not a valid hook"), "{error}");
     // Names are unique per kind only.
     let one = || vec!["a".to_owned()];
     let described = RawManifest { models: one(), examples: one(), code_executors: one(), ..RawManifest::default() };
     assert!(ComponentManifest::try_from(described).is_ok());
+}
+
+#[test]
+fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
+    assert!(DescribedTool::try_from(tool("find/a b".into())).is_ok());
+    let refused = DescribedTool::try_from(tool("a\u{1b}[2Kb".into())).map(|_| ()).unwrap_err();
+    assert_eq!(refused, "`a\\u{1b}[2Kb` cannot name a tool: names have no control characters");
 }
 
 #[test]
