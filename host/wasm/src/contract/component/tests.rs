@@ -15,7 +15,9 @@ use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
-use crate::contract::bindings::hatchery::agent::{log, session, sync_credentials, sync_models};
+use crate::contract::bindings::hatchery::agent::{
+    log, session, sync_credentials, sync_memory, sync_models, sync_tools,
+};
 use crate::contract::convert::{FromWit, ToWit, wit};
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
@@ -358,6 +360,34 @@ async fn json_in_a_request_to_a_model_counts_as_it_is_after_parsing() {
     assert_eq!(errors.len(), 2);
     assert_ne!(errors[0].0, "LIMIT_REACHED", "the model does not exist: {}", errors[0].1);
     assert_eq!(errors[1], ("LIMIT_REACHED".to_owned(), "it exceeded its limit of 4 MiB of memory".to_owned()));
+}
+
+#[tokio::test]
+async fn texts_of_calls_that_have_not_returned_count_to_the_memory() {
+    let grants: Grants = serde_json::from_value(json!({"memory": "read"})).unwrap();
+    let limits = Limits { memory: 4 << 20, ..Limits::default() };
+    let settings = ComponentSettings { grants: Arc::new(grants), limits, ..ComponentSettings::default() };
+    let made = described_with("(component)", settings).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let (state, long) = (store.data_mut(), || "x".repeat(5 << 20));
+            let found = sync_memory::Host::search(state, "x".repeat(1000)).await.map(|entries| entries.len());
+            let search = sync_memory::Host::search(state, long()).await.map(drop);
+            Ok((found, search, sync_tools::Host::call(state, long(), "{}".into()).await))
+        })
+    });
+    let (found, search, called) = asked.await.unwrap();
+    assert_eq!(found.unwrap(), 0);
+    let error = search.unwrap_err();
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("LIMIT_REACHED", "it exceeded its limit of 4 MiB of memory")
+    );
+    let Err(wit::ToolError::Recoverable(message)) = called else { panic!("{called:?}") };
+    assert!(
+        message.ends_with("is not called: it exceeded its limit of 4 MiB of memory") && message.len() < 300,
+        "{message}"
+    );
 }
 
 #[tokio::test]
