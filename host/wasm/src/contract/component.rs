@@ -32,7 +32,7 @@ use serde_json::Value;
 use wasmtime::ResourcesRequired;
 
 use crate::contract::convert::{BadValue, EstimateSize, ParsedSize, parse_json, truncate_error, wit};
-use crate::contract::version::Contract;
+use crate::contract::version::{Contract, OFFERED};
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
 use crate::runtime::credentials::CredentialAccess;
@@ -88,8 +88,16 @@ impl Component {
         code: &Executable,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
-        let failed =
-            |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
+        let failed = |error: wasmtime::Error| {
+            let reason = match contract.later_version() {
+                Some(later) => format!(
+                    "it needs `hatchery:agent@{later}`, but this host offers {OFFERED}; update the host, or rebuild it with an \
+                     earlier SDK: {error:#}"
+                ),
+                None => format!("{error:#}"),
+            };
+            LoadError::Compile { component: name.into(), reason }
+        };
         let pre = engine.linker().instantiate_pre(&code.component).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
