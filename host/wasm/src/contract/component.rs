@@ -32,7 +32,7 @@ use serde_json::Value;
 use wasmtime::ResourcesRequired;
 
 use crate::contract::convert::{BadValue, EstimateSize, ParsedSize, parse_json, truncate_error, wit};
-use crate::contract::version::Contract;
+use crate::contract::version::{Contract, OFFERED};
 use crate::error::{CallError, LoadError};
 use crate::policy::{GrantReport, Grants, RequestedGrants, WasiEnvironment};
 use crate::runtime::credentials::CredentialAccess;
@@ -40,7 +40,8 @@ use crate::runtime::engine::Engine;
 use crate::runtime::http::Egress;
 use crate::runtime::limits::{Limit, Limits};
 use crate::runtime::store::call_statistics::ComponentUsage;
-use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox};
+use crate::runtime::store::memory::MemoryReservation;
+use crate::runtime::store::{ActiveCalls, CallOrigin, Instantiate, Sandbox, run_key};
 use callback::ComponentCallback;
 use exports::{Exports, Profile};
 use functions::{FunctionTool, Functions};
@@ -87,8 +88,16 @@ impl Component {
         code: &Executable,
         settings: ComponentSettings,
     ) -> Result<Self, LoadError> {
-        let failed =
-            |error: wasmtime::Error| LoadError::Compile { component: name.into(), reason: format!("{error:#}") };
+        let failed = |error: wasmtime::Error| {
+            let reason = match contract.later_version() {
+                Some(later) => format!(
+                    "it needs `hatchery:agent@{later}`, but this host offers {OFFERED}; update the host, or rebuild it with an \
+                     earlier SDK: {error:#}"
+                ),
+                None => format!("{error:#}"),
+            };
+            LoadError::Compile { component: name.into(), reason }
+        };
         let pre = engine.linker().instantiate_pre(&code.component).map_err(failed)?;
         let exports = Exports::of(&pre, &contract).map_err(failed)?;
         let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
@@ -369,9 +378,20 @@ impl Component {
         convert: impl FnOnce(W) -> Result<T, BadValue>,
     ) -> Result<T, CallError> {
         self.check_size(&answer)?;
-        let parsed_size = answer.parsed_size();
-        let _reservation = if parsed_size > 0 { Some(self.sandbox.reserve_for(cx, parsed_size)?) } else { None };
+        let _reservation = self.reserve_parsed(Some(run_key(cx)), answer.parsed_size())?;
         convert(answer).map_err(|error| CallError::Contract(error.to_string()))
+    }
+
+    /// Reserves memory for the JSON of an answer, which takes `bytes` after parsing, until the returned guard is dropped.
+    /// `run` is the key of the run that it counts to. `None` if there is no JSON.
+    ///
+    /// # Errors
+    /// If there is no memory for it.
+    fn reserve_parsed(&self, run: Option<usize>, bytes: u64) -> Result<Option<MemoryReservation>, CallError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        Ok(Some(self.sandbox.reserve_for(run, bytes)?))
     }
 
     /// Parses the result of a tool.

@@ -11,6 +11,7 @@ pub(crate) mod llm;
 mod parsed_size;
 mod size;
 
+use hatchery_core::truncate_chars;
 use thiserror::Error;
 
 pub(crate) use crate::contract::bindings::hatchery::agent::types as wit;
@@ -19,9 +20,12 @@ pub(crate) use json::{parse_json, parse_object, to_json};
 pub(crate) use parsed_size::ParsedSize;
 pub(crate) use size::{EstimateSize, ITEM_SIZE};
 
+/// Maximum number of characters of the reason of a [`BadValue`] that its message has. A reason may quote the value.
+const MAX_REASON: usize = 1000;
+
 /// A value of a guest that cannot be converted.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{subject} is not {expected}: {reason}")]
+#[error("{subject} is not {expected}: {}", truncate_chars(reason, MAX_REASON))]
 pub(crate) struct BadValue {
     subject: &'static str,
     expected: &'static str,

@@ -6,7 +6,7 @@
 //! sub-agent is read like an event: yielded, it ends the run as it would have without the guest; not yielded, it
 //! counts as handled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
@@ -23,6 +23,9 @@ use crate::contract::convert::{ToWit, wit};
 use crate::policy::Grants;
 use crate::runtime::store::nesting::Nesting;
 
+/// Maximum number of events of dropped streams that the guest can still yield.
+const MAX_DETACHED: usize = 16;
+
 /// Sub-agents' events that the guest has read but not yielded, and the runs that wait for them. Dropping it ends
 /// those runs.
 #[derive(Default)]
@@ -31,12 +34,15 @@ pub(crate) struct SubAgentRelay(Mutex<RelayState>);
 #[derive(Default)]
 struct RelayState {
     pending: HashMap<String, PendingEvent>,
+    /// Ids of the last events of dropped streams, oldest first. Some may have been yielded.
+    detached: VecDeque<String>,
     runs: JoinSet<()>,
 }
 
 /// The events that the guest has read and may yield.
 pub(crate) enum PendingEvent {
-    Event(Arc<Event>, Ack),
+    /// An event, and what resumes its sub-agent. `None` if the stream was dropped, which has stopped the sub-agent.
+    Event(Arc<Event>, Option<Ack>),
     Failure(RunError),
 }
 
@@ -99,6 +105,22 @@ impl SubAgentRelay {
         Ok(SubAgent { name, first, items, relay: self.clone(), grants, last_read: None })
     }
 
+    /// Stops the sub-agent that waits for an event, because its stream is dropped. The event can still be yielded.
+    fn detach(&self, id: String) {
+        let mut state = self.state();
+        match state.pending.get_mut(&id) {
+            Some(PendingEvent::Event(_, ack)) => *ack = None,
+            Some(PendingEvent::Failure(_)) => {}
+            None => return,
+        }
+        state.detached.push_back(id);
+        if state.detached.len() > MAX_DETACHED
+            && let Some(oldest) = state.detached.pop_front()
+        {
+            state.pending.remove(&oldest);
+        }
+    }
+
     fn add_pending(&self, id: String, pending: PendingEvent) {
         self.state().pending.insert(id, pending);
     }
@@ -126,7 +148,7 @@ impl EventSink for RelaySink {
     }
 }
 
-/// The stream of a sub-agent's events.
+/// The stream of a sub-agent's events. Dropping it stops the sub-agent.
 pub struct SubAgent {
     name: String,
     first: Option<SubAgentItem>,
@@ -141,8 +163,8 @@ pub struct SubAgent {
 impl SubAgent {
     /// Drops the last event if the guest has not yielded it.
     fn drop_last_read(&mut self) {
-        if let Some(PendingEvent::Event(event, ack)) = self.last_read.take().and_then(|id| self.relay.take_pending(&id))
-        {
+        let last_read = self.last_read.take().and_then(|id| self.relay.take_pending(&id));
+        if let Some(PendingEvent::Event(event, Some(ack))) = last_read {
             ack.acknowledge(event);
         }
     }
@@ -151,7 +173,7 @@ impl SubAgent {
     fn register(&mut self, item: SubAgentItem) -> wit::Event {
         let (id, event, pending) = match item {
             SubAgentItem::Event(event, ack) => {
-                (event.id.clone(), self.grants.redact_state(event.to_wit()), PendingEvent::Event(event, ack))
+                (event.id.clone(), self.grants.redact_state(event.to_wit()), PendingEvent::Event(event, Some(ack)))
             }
             SubAgentItem::Failure(error) => {
                 let data = EventData {
@@ -170,6 +192,14 @@ impl SubAgent {
     }
 }
 
+impl Drop for SubAgent {
+    fn drop(&mut self) {
+        if let Some(id) = self.last_read.take() {
+            self.relay.detach(id);
+        }
+    }
+}
+
 impl Stream for SubAgent {
     type Item = wit::Event;
 
@@ -185,6 +215,7 @@ impl Stream for SubAgent {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use futures::StreamExt;
     use hatchery_core::{
         AgentHost, CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelResolver, NewInvocation,
         Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
@@ -274,9 +305,13 @@ pub(crate) mod tests {
     }
 
     async fn start(cx: &AgentContext) -> SubAgent {
+        start_in(&Arc::default(), cx).await
+    }
+
+    async fn start_in(relay: &Arc<SubAgentRelay>, cx: &AgentContext) -> SubAgent {
         let nesting = Nesting::current();
         let permit = nesting.try_acquire().unwrap();
-        Arc::new(SubAgentRelay::default()).start(cx, "echo".into(), Arc::default(), nesting, permit).await.unwrap()
+        relay.start(cx, "echo".into(), Arc::default(), nesting, permit).await.unwrap()
     }
 
     #[tokio::test]
@@ -284,12 +319,29 @@ pub(crate) mod tests {
         let stored = Arc::new(RecordingSink::default());
         let cx = context(&stored);
         cx.call.set_state("at", json!(1));
-        let sub_agent = start(&cx).await;
-        match sub_agent.first {
+        let mut sub_agent = start(&cx).await;
+        match sub_agent.first.take() {
             Some(SubAgentItem::Event(event, _)) => assert_eq!(event.author, r#"[{"at":1}]"#),
             Some(SubAgentItem::Failure(error)) => panic!("{error}"),
             None => panic!("no event"),
         }
+    }
+
+    #[tokio::test]
+    async fn a_sub_agent_stops_when_its_stream_is_dropped_and_its_last_event_can_be_yielded_for_a_while() {
+        let (relay, cx) = (Arc::<SubAgentRelay>::default(), context(&Arc::default()));
+        let mut ids = Vec::new();
+        for _ in 0..=MAX_DETACHED {
+            let event = start_in(&relay, &cx).await.next().await.unwrap();
+            ids.push(event.id);
+            tokio::task::yield_now().await;
+            assert!(relay.state().runs.try_join_next().is_some(), "the sub-agent has not ended");
+        }
+        assert!(relay.take_pending(&ids[0]).is_none(), "the oldest is dropped");
+        for id in &ids[1..] {
+            assert!(matches!(relay.take_pending(id), Some(PendingEvent::Event(_, None))));
+        }
+        assert!(relay.state().pending.is_empty());
     }
 
     #[tokio::test]

@@ -86,6 +86,12 @@ impl Contract {
         Ok(Self { version, imports, exports })
     }
 
+    /// Returns its version of `hatchery:agent`, if this host offers an earlier one. It may use what this host does not
+    /// have.
+    pub(crate) fn later_version(&self) -> Option<&str> {
+        self.version.as_deref().filter(|version| numbers(version) > numbers(OFFERED))
+    }
+
     /// Returns true if it exports no interface of `hatchery:agent`, so that its exported functions are its tools.
     pub(crate) fn has_plain_functions(&self) -> bool {
         !self.exports.is_empty() && !EXPORTS.iter().any(|interface| self.exports_interface(interface))
@@ -205,6 +211,11 @@ fn compatibility_line(version: &str) -> String {
         (Some("0"), Some(minor)) => format!("0.{minor}"),
         (major, _) => major.unwrap_or(version).to_owned(),
     }
+}
+
+/// Returns the numbers of a version, by which versions are ordered.
+fn numbers(version: &str) -> Vec<u64> {
+    version.split('.').map(|number| number.parse().unwrap_or_default()).collect()
 }
 
 /// Returns true for known interfaces of the contract, and for foreign interfaces and top-level functions, which may

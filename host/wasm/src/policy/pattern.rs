@@ -7,6 +7,9 @@ use serde::Deserialize;
 /// Maximum length of a name, in bytes, that [`Pattern::exactly`] writes in full.
 const MAX_EXACT_LENGTH: usize = 256;
 
+/// Stands for a wildcard where a pattern is compared like a name. A private-use character, which no name contains.
+const WILDCARD: &str = "\u{10fffd}";
+
 /// A name or a wildcard pattern: `*` matches any text, including none. `\*` is a literal star and `\\` a backslash.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -33,7 +36,8 @@ impl Pattern {
 
     /// Returns true if the pattern matches every name that `other` matches.
     pub fn covers(&self, other: &Self) -> bool {
-        self == other || self.matches(&other.text)
+        // A literal star does not match the star of a wildcard.
+        self == other || self.matches(&other.pieces.join(WILDCARD))
     }
 
     /// Returns the pattern as written.
@@ -122,6 +126,8 @@ mod tests {
         assert!(pattern("gemini-*").covers(&pattern("gemini-*")));
         assert!(!pattern("gemini-2.5-*").covers(&pattern("gemini-*")));
         assert!(pattern("user:\\*").covers(&pattern("user:\\*")));
+        assert!(pattern("user:*").covers(&pattern("user:\\*")) && pattern("a\\\\*").covers(&pattern("a\\\\b")));
+        assert!(!pattern("search/\\*").covers(&pattern("search/*")), "a literal star is one name");
     }
 
     #[test]

@@ -272,6 +272,14 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_that_is_named_by_a_star_is_not_the_toolset() {
+        let granted: Grants = serde_json::from_str(r#"{"tools": ["search/\\*"]}"#).unwrap();
+        let check = |kind, name| granted.check(&"own".into(), Permission::Item(kind, name)).is_ok();
+        assert!(check(ItemKind::Tool, "search/*"));
+        assert!(!check(ItemKind::Toolset, "search"));
+    }
+
+    #[test]
     fn a_key_that_may_be_set_may_be_read() {
         let state = grants(r#"{"read": ["app:theme"], "write": ["user:*"]}"#);
         assert!(state.allows_state(Access::Read, "app:theme") && !state.allows_state(Access::Write, "app:theme"));

@@ -52,7 +52,7 @@ pub(crate) use cpu_scheduler::CpuScheduler;
 pub(crate) use instance_pool::InstancePool;
 use instance_pool::WarmInstance;
 use memory::{InstanceMemory, MemoryError, MemoryReservation};
-pub(crate) use state::{CallOrigin, HostState};
+pub(crate) use state::{CallOrigin, HostState, run_key};
 
 /// Maximum number of bytes that one host call may copy out of a guest, as a multiple of `limits.result`. Strings are
 /// copied before they are measured.
@@ -290,12 +290,11 @@ impl Sandbox {
     }
 
     /// Reserves memory for what the host makes of the answer of a call, until the returned guard is dropped. It counts
-    /// like the memory of an instance.
+    /// like the memory of an instance that is called in the run with this key.
     ///
     /// # Errors
     /// If there is no memory for it.
-    pub(crate) fn reserve_for(&self, cx: &CallContext, bytes: u64) -> Result<MemoryReservation, MemoryError> {
-        let run = CallOrigin::Call(cx.clone()).run_key();
+    pub(crate) fn reserve_for(&self, run: Option<usize>, bytes: u64) -> Result<MemoryReservation, MemoryError> {
         InstanceMemory::new(self.limits.clone(), self.engine.memory().clone(), run).reserve(bytes)
     }
 
@@ -315,10 +314,15 @@ impl Sandbox {
     fn store(&self, origin: CallOrigin, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {
         let mut store = Store::new(self.engine.wasm(), HostState::new(self, origin, log));
         store.limiter(HostState::meter);
-        store.set_hostcall_fuel(usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX));
+        store.set_hostcall_fuel(self.max_copied());
         store.set_max_component_handles(self.limits.handles as usize);
         install_epoch_callback(&mut store, clock);
         store
+    }
+
+    /// Returns the maximum number of bytes that one host call may copy out of a guest.
+    pub(crate) fn max_copied(&self) -> usize {
+        usize::try_from(self.limits.result.saturating_mul(COPY_FACTOR)).unwrap_or(usize::MAX)
     }
 
     /// Maps an error of Wasmtime to a limit, a cancellation or a trap. `wall` is the limit to report for a timeout.

@@ -133,6 +133,52 @@ async fn a_result_that_is_too_large_names_the_limit() {
     assert!(error.ends_with("it exceeded its limit of 10000 B in one result"), "{error}");
 }
 
+/// Returns a component whose function `list` returns `count` items of this type, which are zero or `bits`.
+fn listing(definition: &str, item: &str, bits: u32) -> Vec<u8> {
+    let text = format!(
+        "(component
+            (core module $m (memory (export \"m\") 16)
+                (func (export \"list\") (param i32) (result i32)
+                    (memory.fill (i32.const 16) (i32.const {bits}) (i32.const 1000000))
+                    (i32.store (i32.const 0) (i32.const 16))
+                    (i32.store (i32.const 4) (local.get 0))
+                    (i32.const 0)))
+            (core instance $i (instantiate $m))
+            {definition}
+            (func $list (param \"count\" u32) (result (list {item}))
+                (canon lift (core func $i \"list\") (memory (core memory $i \"m\"))))
+            (export \"list\" (func $list)))"
+    );
+    wat::parse_str(text).unwrap()
+}
+
+#[tokio::test]
+async fn a_result_counts_to_the_memory_as_it_is_as_json() {
+    let test_catalog = TestCatalog::new().with_limits(Limits { memory: 4 << 20, ..Limits::default() });
+    test_catalog.write("lister.wasm", listing("", "bool", 1));
+    let catalog = test_catalog.catalog().await;
+    let result = call(&catalog, "list", json!({"count": 10_000})).await.unwrap();
+    assert_eq!(result, json!(vec![true; 10_000]));
+    let error = refused(&catalog, "list", json!({"count": 200_000})).await;
+    assert_eq!(error, "tool `list` of component `lister` failed: it exceeded its limit of 4 MiB of memory");
+}
+
+#[tokio::test]
+async fn a_list_of_flags_takes_no_more_memory_than_other_results() {
+    let names: Vec<_> =
+        (0..32).map(|flag| char::from(b'a' + flag % 26).to_string().repeat(1 + usize::from(flag) / 26)).collect();
+    let written: String = names.iter().map(|name| format!(" \"{name}\"")).collect();
+    let definition = format!("(type $marks (flags{written})) (export $exported \"marks\" (type $marks))");
+    let test_catalog = TestCatalog::new();
+    test_catalog.write("flagger.wasm", listing(&definition, "$exported", 255));
+    let catalog = test_catalog.catalog().await;
+    let result = call(&catalog, "list", json!({"count": 100})).await.unwrap();
+    assert_eq!(result, json!(vec![names; 100]));
+    // Each item is 32 strings in the host and 4 bytes in the component.
+    let error = refused(&catalog, "list", json!({"count": 20_000})).await;
+    assert_eq!(error, "tool `list` of component `flagger` failed: it exceeded its limit of 8 MiB in one result");
+}
+
 #[tokio::test]
 async fn functions_with_handles_are_skipped_and_named_if_there_is_no_other() {
     let catalog = TestCatalog::new().with("calendar").catalog().await;

@@ -1,5 +1,7 @@
 //! Files that are rejected before they are compiled, each with its own message.
 
+use hatchery_wasm::version::OFFERED;
+
 use crate::support::{TestCatalog, component};
 
 async fn reason(name: &str, bytes: &[u8]) -> String {
@@ -25,6 +27,25 @@ async fn another_version_of_the_contract_names_both_and_the_command_that_helps()
         reason("weather", &text(offers)).await,
         "component `weather` needs `hatchery:agent@1`, but this host offers 0.2; rebuild it with `hatchery build`"
     );
+}
+
+#[tokio::test]
+async fn a_function_of_a_later_version_of_the_contract_names_both_versions() {
+    let (line, _) = OFFERED.rsplit_once('.').unwrap();
+    let requirement = format!(
+        r#"(component
+            (import "hatchery:agent/session@{line}.999" (instance (export "foresee" (func))))
+            (core module $m (func (export "f")))
+            (core instance $i (instantiate $m))
+            (func $f (canon lift (core func $i "f")))
+            (export "f" (func $f)))"#
+    );
+    let reason = reason("seer", &text(&requirement)).await;
+    let expected = format!(
+        "component `seer` cannot be loaded: it needs `hatchery:agent@{line}.999`, but this host offers {OFFERED}; update the \
+         host, or rebuild it with an earlier SDK: "
+    );
+    assert!(reason.starts_with(&expected) && reason.contains("foresee"), "{reason}");
 }
 
 #[tokio::test]

@@ -110,7 +110,9 @@ impl ComponentAgent {
             match pending {
                 Some(PendingEvent::Event(original, ack)) => {
                     let stored = cx.sink.emit(original).await?;
-                    ack.acknowledge(stored);
+                    if let Some(ack) = ack {
+                        ack.acknowledge(stored);
+                    }
                 }
                 Some(PendingEvent::Failure(error)) => return Err(error),
                 None => self.emit_new(cx, event, &mut partial_id).await?,

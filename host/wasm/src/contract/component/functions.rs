@@ -27,7 +27,7 @@ use wasmtime::component::{ComponentExportIndex, Instance, Val};
 use super::Component;
 use crate::contract::convert::{BadValue, to_json, to_tool_error, wit};
 use crate::error::CallError;
-use crate::runtime::store::HostState;
+use crate::runtime::store::{HostState, run_key};
 use shape::{Budget, Field, Shape};
 
 /// An exported function with plain data.
@@ -38,6 +38,8 @@ pub(super) struct Function {
     name: String,
     params: Vec<Field>,
     result: ResultType,
+    /// How many times as many bytes the result may take as Wasmtime counts.
+    amplification: usize,
 }
 
 /// The result type of a function.
@@ -49,6 +51,19 @@ enum ResultType {
         ok: Option<Box<Shape>>,
         error: Option<Box<Shape>>,
     },
+}
+
+impl ResultType {
+    /// Returns how many times as many bytes a result may take as Wasmtime counts.
+    fn amplification(&self) -> usize {
+        match self {
+            Self::Nothing => 1,
+            Self::Value(shape) => shape.amplification(false),
+            Self::Fallible { ok, error } => {
+                ok.iter().chain(error).map(|side| side.amplification(false)).max().unwrap_or(1)
+            }
+        }
+    }
 }
 
 /// The result of a call, or the error of the function.
@@ -143,7 +158,8 @@ impl Function {
             Some(Shape::Result { ok, error }) => ResultType::Fallible { ok, error },
             Some(shape) => ResultType::Value(shape),
         };
-        Ok(Self { index, interface: interface.map(Into::into), name: name.into(), params, result })
+        let amplification = result.amplification();
+        Ok(Self { index, interface: interface.map(Into::into), name: name.into(), params, result, amplification })
     }
 
     fn declaration(&self, is_unique: bool) -> FunctionDeclaration {
@@ -227,7 +243,9 @@ impl FunctionTool {
             ResultType::Nothing => Vec::new(),
             ResultType::Value(_) | ResultType::Fallible { .. } => vec![Val::Bool(false)],
         };
-        let load = |store: &mut Store<HostState>, instance: &Instance| {
+        let max_copied = self.component.sandbox.max_copied() / function.amplification;
+        let load = move |store: &mut Store<HostState>, instance: &Instance| {
+            store.set_hostcall_fuel(max_copied);
             let code = instance.get_func(store, function.index);
             code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))
         };
@@ -237,7 +255,10 @@ impl FunctionTool {
                 Ok(returned.pop())
             })
         });
-        let result = function.result(call.await?).map_err(|error| CallError::Contract(error.to_string()))?;
+        let returned = call.await?;
+        let json_size = returned.as_ref().map_or(0, json::size);
+        let _reservation = self.component.reserve_parsed(Some(run_key(cx)), json_size)?;
+        let result = function.result(returned).map_err(|error| CallError::Contract(error.to_string()))?;
         if let Ok(value) = &result {
             self.component.check_size(&to_json(value))?;
         }

@@ -17,7 +17,7 @@ use super::exports::{LiveModelExports, Profile};
 use super::model::{GuestItem, ItemSender};
 use crate::contract::bindings::exports::hatchery::agent::{guest_live_models, sync_guest_live_models};
 use crate::contract::convert::live::{live_config_to_json, live_request_to_wit, live_response};
-use crate::contract::convert::{EstimateSize, ToWit, to_model_error, wit};
+use crate::contract::convert::{EstimateSize, ParsedSize, ToWit, to_model_error, wit};
 use crate::contract::stream::{open, read_to_end};
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
@@ -76,6 +76,7 @@ impl LiveModel {
         let connection = GuestConnection {
             component,
             model,
+            calling_run,
             requests: Mutex::new(Some(request_sender)),
             responses: Responses { receiver: responses, guest, has_failed: false }.into(),
         };
@@ -160,6 +161,8 @@ async fn run_sync_to_end(
 pub(super) struct GuestConnection {
     component: Arc<Component>,
     model: String,
+    /// The key of the run whose code has connected; `None` for other callers.
+    calling_run: Option<usize>,
     /// `None` once the connection is closed.
     requests: Mutex<Option<mpsc::Sender<wit::LiveRequest>>>,
     responses: tokio::sync::Mutex<Responses>,
@@ -184,8 +187,9 @@ impl GuestConnection {
     /// Converts a response, and checks it against the contract.
     fn accept(&self, response: wit::LiveResponse) -> Result<LiveResponse, ModelError> {
         self.check_size(&response)?;
-        let breach = |error: &dyn ToString| CallError::Contract(error.to_string()).into_model_error(&self.model);
-        live_response(response, &self.model).map_err(|error| breach(&error))?
+        let failed = |error: CallError| error.into_model_error(&self.model);
+        let _reservation = self.component.reserve_parsed(self.calling_run, response.parsed_size()).map_err(failed)?;
+        live_response(response, &self.model).map_err(|error| failed(CallError::Contract(error.to_string())))?
     }
 }
 
@@ -227,5 +231,45 @@ impl LiveConnection for GuestConnection {
 
     async fn close(&self) {
         self.requests.lock_unpoisoned().take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::FunctionCall;
+    use serde_json::json;
+
+    use super::*;
+    use crate::contract::component::tests::described;
+    use crate::runtime::limits::Limits;
+
+    /// Receives this response from a guest.
+    async fn receive(component: Arc<Component>, response: wit::LiveResponse) -> Result<LiveResponse, ModelError> {
+        let (sender, receiver) = mpsc::channel(1);
+        sender.send(Ok(response)).await.unwrap();
+        let connection = GuestConnection {
+            component,
+            model: "component:made/model".into(),
+            calling_run: None,
+            requests: Mutex::new(None),
+            responses: Responses { receiver, guest: JoinSet::new(), has_failed: false }.into(),
+        };
+        connection.receive().await.expect("a response")
+    }
+
+    #[tokio::test]
+    async fn json_in_a_response_counts_to_the_memory_as_it_is_after_parsing() {
+        let limits = Limits { memory: 4 << 20, ..Limits::default() };
+        let component = Arc::new(described("(component)", limits).await.unwrap());
+        let calling = |args: serde_json::Value| {
+            let args = args.as_object().cloned().unwrap_or_default();
+            let call = FunctionCall { id: Some("c".into()), name: "f".into(), args, ..FunctionCall::default() };
+            wit::LiveResponse::ToolCalls(vec![call.to_wit()])
+        };
+        receive(component.clone(), calling(json!({"a": "x".repeat(400_000)}))).await.unwrap();
+        let numbers = calling(json!({"a": vec![0; 200_000]}));
+        let error = receive(component.clone(), numbers).await.unwrap_err();
+        assert_eq!(error.to_string(), "model `component:made/model`: it exceeded its limit of 4 MiB of memory");
+        assert_eq!(component.sandbox.engine.memory_in_use(), 0, "nothing is charged after the response");
     }
 }

@@ -11,6 +11,7 @@ use super::manifest_size;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins;
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::convert::FromWit;
+use crate::guest_log::escape_control;
 
 pub(crate) use specs::AgentSpec;
 
@@ -98,6 +99,7 @@ impl ComponentManifest {
         let mut seen = HashSet::new();
         for (kind, name) in self.items() {
             let label = kind.label();
+            check_printable(label, name)?;
             if name.is_empty() || name.contains('/') {
                 return Err(format!("`{name}` cannot name a {label}: names are not empty and have no `/`"));
             }
@@ -178,6 +180,7 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
 
     fn try_from(tool: specs::ToolSpec) -> Result<Self, String> {
         let declaration = FunctionDeclaration::from_wit(tool.declaration).map_err(|error| error.to_string())?;
+        check_printable(ItemKind::Tool.label(), &declaration.name)?;
         Ok(Self {
             declaration: Arc::new(declaration),
             is_long_running: tool.long_running,
@@ -189,16 +192,27 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
 
 impl HookedItem {
     fn new(kind: &str, name: String, hooks: &[String], valid: &[Hook]) -> Result<Self, String> {
+        check_printable(kind, &name)?;
         let read = |hook: &String| {
             let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
-                let valid = Hook::names(valid);
+                let (hook, valid) = (escape_control(hook), Hook::names(valid));
                 format!("`{hook}` of its {kind} `{name}` is not a valid hook; valid hooks are {valid}")
             })
         };
         let hooks = hooks.iter().map(read).collect::<Result<_, _>>()?;
         Ok(Self { name, hooks })
     }
+}
+
+/// Checks that the name of an item has no control characters, since it is written to logs and terminals.
+fn check_printable(label: &str, name: &str) -> Result<(), String> {
+    let is_line_end = |c: char| matches!(c, '\u{2028}' | '\u{2029}');
+    if name.contains(|c: char| c.is_control() || is_line_end(c)) {
+        let name = escape_control(name);
+        return Err(format!("`{name}` cannot name a {label}: names have no control characters"));
+    }
+    Ok(())
 }
 
 pub(super) fn check_count(kind: ItemKind, count: usize, max: usize) -> Result<(), String> {

@@ -22,7 +22,9 @@ use super::Component;
 use super::exports::{LiveModelExports, ModelExports, Profile};
 use super::live_model::LiveModel;
 use crate::contract::bindings::exports::hatchery::agent::{guest_models, sync_guest_models};
-use crate::contract::convert::{EstimateSize, FromWit, ITEM_SIZE, ToWit, to_model_error, truncate_response_error, wit};
+use crate::contract::convert::{
+    EstimateSize, FromWit, ITEM_SIZE, ParsedSize, ToWit, to_model_error, truncate_response_error, wit,
+};
 use crate::contract::stream::read_to_end;
 use crate::error::CallError;
 use crate::runtime::limits::Limit;
@@ -112,6 +114,7 @@ impl ComponentModel {
         GuestAnswer {
             component: self.component.clone(),
             model,
+            calling_run,
             streaming_mode,
             responses,
             guest,
@@ -214,6 +217,8 @@ impl<T: Send + 'static> Sink<T> for ItemSender<T> {
 struct GuestAnswer {
     component: Arc<Component>,
     model: String,
+    /// The key of the run whose code asked; `None` for other callers.
+    calling_run: Option<usize>,
     streaming_mode: StreamingMode,
     responses: mpsc::Receiver<GuestResponse>,
     /// The guest's task, which is aborted on drop.
@@ -259,6 +264,7 @@ impl GuestAnswer {
         if self.size > limits.result {
             return Err(failed(limits.exceeded(Limit::Result).into()));
         }
+        let _reservation = self.component.reserve_parsed(self.calling_run, response.parsed_size()).map_err(failed)?;
         let converted = LlmResponse::from_wit(truncate_response_error(response));
         let response = converted.map_err(|error| breach(&error.to_string()))?;
         if let Some(error) = self.failure(&response) {
@@ -297,13 +303,23 @@ impl GuestAnswer {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::Content;
+    use hatchery_core::{Content, FunctionCall, PartData};
+    use serde_json::json;
 
     use super::*;
-    use crate::contract::component::tests::with_agents;
+    use crate::contract::component::tests::{described, with_agents};
+    use crate::runtime::limits::Limits;
 
     /// Returns the texts and errors of an answer with these responses.
     async fn collect(streaming_mode: StreamingMode, responses: Vec<LlmResponse>) -> Vec<Result<String, ModelError>> {
+        collect_from(with_agents(Vec::new()).await, streaming_mode, responses).await
+    }
+
+    async fn collect_from(
+        component: Arc<Component>,
+        streaming_mode: StreamingMode,
+        responses: Vec<LlmResponse>,
+    ) -> Vec<Result<String, ModelError>> {
         let (sender, receiver) = mpsc::channel(1);
         let mut guest = JoinSet::new();
         guest.spawn(async move {
@@ -313,11 +329,11 @@ mod tests {
                 }
             }
         });
-        let component = with_agents(Vec::new()).await;
         let model = "component:made/model".into();
         let mut answer = GuestAnswer {
             component,
             model,
+            calling_run: None,
             streaming_mode,
             responses: receiver,
             guest,
@@ -388,15 +404,41 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn json_in_an_answer_counts_to_the_memory_as_it_is_after_parsing() {
+        let limits = Limits { memory: 4 << 20, ..Limits::default() };
+        let component = Arc::new(described("(component)", limits).await.unwrap());
+        let calling = |args: serde_json::Value| {
+            let args = args.as_object().cloned().unwrap_or_default();
+            let call = PartData::FunctionCall(FunctionCall { name: "f".into(), args, ..FunctionCall::default() });
+            LlmResponse { content: Some(Content::new("model", vec![call.into()])), ..LlmResponse::default() }
+        };
+        let text = calling(json!({"a": "x".repeat(400_000)}));
+        let fits = collect_from(component.clone(), StreamingMode::Off, vec![text]).await;
+        assert!(fits.iter().all(Result::is_ok) && fits.len() == 1, "{fits:?}");
+        let numbers = calling(json!({"a": vec![0; 200_000]}));
+        let refused = error(collect_from(component.clone(), StreamingMode::Off, vec![numbers]).await);
+        assert_eq!(refused.kind, ModelErrorKind::Server);
+        assert_eq!(refused.to_string(), "model `component:made/model`: it exceeded its limit of 4 MiB of memory");
+        assert_eq!(component.sandbox.engine.memory_in_use(), 0, "nothing is charged after the answer");
+    }
+
+    #[tokio::test]
     async fn a_guest_that_is_aborted_is_an_error() {
         let mut guest = JoinSet::new();
         guest.spawn(std::future::pending());
         guest.abort_all();
         let (_, responses) = mpsc::channel(1);
         let (component, model) = (with_agents(Vec::new()).await, "component:made/model".into());
-        let streaming_mode = StreamingMode::Off;
-        let mut answer =
-            GuestAnswer { component, model, streaming_mode, responses, guest, size: 0, state: AnswerState::Empty };
+        let mut answer = GuestAnswer {
+            component,
+            model,
+            calling_run: None,
+            streaming_mode: StreamingMode::Off,
+            responses,
+            guest,
+            size: 0,
+            state: AnswerState::Empty,
+        };
         let error = answer.next().await.expect("an item").unwrap_err();
         assert!(error.to_string().starts_with("model `component:made/model`: its call was aborted: "), "{error}");
         assert!(answer.next().await.is_none());

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use axum::Json;
 use axum::routing::post;
 use hatchery_core::{
-    AuthConfig, AuthCredential, AuthScheme, EventData, LlmRequest, LlmResponse, OAuth2Auth, OAuthFlow, OAuthFlows,
+    AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, EventData, LlmRequest, LlmResponse, OAuth2Auth, OAuthFlow,
+    OAuthFlows,
 };
 use serde_json::json;
 
@@ -14,13 +15,15 @@ use super::manifest::RawManifest;
 use super::*;
 use crate::contract::bindings::exports::hatchery::agent::{guest_agents, guest_callbacks, guest_plugins};
 use crate::contract::bindings::hatchery::agent::specs::ToolSpec;
-use crate::contract::bindings::hatchery::agent::{log, session, sync_credentials, sync_models};
+use crate::contract::bindings::hatchery::agent::{
+    log, session, sync_credentials, sync_memory, sync_models, sync_tools,
+};
 use crate::contract::convert::{FromWit, ToWit, wit};
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
 
 /// Describes a component from its text format, without checking its contract.
-async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
+pub(crate) async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
     described_with(wat, ComponentSettings { limits, ..ComponentSettings::default() }).await
 }
 
@@ -113,10 +116,27 @@ fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
         refused(RawManifest { summarizers: odd(), ..RawManifest::default() }),
         "`a/b` cannot name a summarizer: names are not empty and have no `/`"
     );
+    assert_eq!(
+        refused(RawManifest { models: vec!["a\nWARN: b".into()], ..RawManifest::default() }),
+        "`a\\nWARN: b` cannot name a model: names have no control characters"
+    );
+    let hooks = vec!["on\ntea".to_owned()];
+    let error = refused(RawManifest {
+        plugins: vec![guest_plugins::PluginSpec { name: "a".into(), hooks }],
+        ..RawManifest::default()
+    });
+    assert!(error.starts_with("`on\\ntea` of its plugin `a` is not a valid hook"), "{error}");
     // Names are unique per kind only.
     let one = || vec!["a".to_owned()];
     let described = RawManifest { models: one(), examples: one(), code_executors: one(), ..RawManifest::default() };
     assert!(ComponentManifest::try_from(described).is_ok());
+}
+
+#[test]
+fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
+    assert!(DescribedTool::try_from(tool("find/a b".into())).is_ok());
+    let refused = DescribedTool::try_from(tool("a\u{1b}[2Kb".into())).map(|_| ()).unwrap_err();
+    assert_eq!(refused, "`a\\u{1b}[2Kb` cannot name a tool: names have no control characters");
 }
 
 #[test]
@@ -245,6 +265,35 @@ async fn the_result_of_a_tool_counts_as_it_is_after_parsing() {
 }
 
 #[tokio::test]
+async fn the_configuration_of_a_credential_has_a_maximum_size() {
+    let scheme = |name: &str| AuthScheme::ApiKey { location: AuthKeyLocation::Header, name: name.into() };
+    let config = |name: &str| json!(AuthConfig::new(scheme(name), Some(AuthCredential::api_key("key")))).to_string();
+    let grants = Grants { network: vec!["api.example".parse().unwrap()], ..Grants::default() };
+    let settings = ComponentSettings { grants: Arc::new(grants), ..ComponentSettings::default() };
+    let made = described_with("(component)", settings).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let state = store.data_mut();
+            let kept = sync_credentials::Host::get(state, config("X-Key")).await.unwrap().unwrap();
+            let large = "x".repeat(64 << 10);
+            let size = config(&large).len();
+            let get = sync_credentials::Host::get(state, config(&large)).await.map(drop);
+            let credential = format!("\"{large}\"");
+            let refuse = sync_credentials::Host::refuse(state, config("X-Key"), credential).await;
+            Ok((kept, size, get, refuse))
+        })
+    });
+    let (kept, size, get, refuse) = asked.await.unwrap();
+    assert!(kept.contains("key"), "{kept}");
+    let error = get.unwrap_err();
+    assert_eq!(error.code, "BAD_INPUT");
+    let refused = "the configuration of a credential has";
+    assert_eq!(error.message, format!("{refused} {size} bytes, and 64 KiB are allowed; shorten it"));
+    let error = refuse.unwrap_err();
+    assert_eq!(error.message, "the credential has 65538 bytes, and 64 KiB are allowed; shorten it");
+}
+
+#[tokio::test]
 async fn a_refused_token_that_no_user_has_granted_is_replaced() {
     // A provider of the process is installed by the host otherwise.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
@@ -311,6 +360,34 @@ async fn json_in_a_request_to_a_model_counts_as_it_is_after_parsing() {
     assert_eq!(errors.len(), 2);
     assert_ne!(errors[0].0, "LIMIT_REACHED", "the model does not exist: {}", errors[0].1);
     assert_eq!(errors[1], ("LIMIT_REACHED".to_owned(), "it exceeded its limit of 4 MiB of memory".to_owned()));
+}
+
+#[tokio::test]
+async fn texts_of_calls_that_have_not_returned_count_to_the_memory() {
+    let grants: Grants = serde_json::from_value(json!({"memory": "read"})).unwrap();
+    let limits = Limits { memory: 4 << 20, ..Limits::default() };
+    let settings = ComponentSettings { grants: Arc::new(grants), limits, ..ComponentSettings::default() };
+    let made = described_with("(component)", settings).await.unwrap();
+    let asked = made.sandbox.run(CallOrigin::Call(call()), |mut store, _| {
+        Box::pin(async move {
+            let (state, long) = (store.data_mut(), || "x".repeat(5 << 20));
+            let found = sync_memory::Host::search(state, "x".repeat(1000)).await.map(|entries| entries.len());
+            let search = sync_memory::Host::search(state, long()).await.map(drop);
+            Ok((found, search, sync_tools::Host::call(state, long(), "{}".into()).await))
+        })
+    });
+    let (found, search, called) = asked.await.unwrap();
+    assert_eq!(found.unwrap(), 0);
+    let error = search.unwrap_err();
+    assert_eq!(
+        (error.code.as_str(), error.message.as_str()),
+        ("LIMIT_REACHED", "it exceeded its limit of 4 MiB of memory")
+    );
+    let Err(wit::ToolError::Recoverable(message)) = called else { panic!("{called:?}") };
+    assert!(
+        message.ends_with("is not called: it exceeded its limit of 4 MiB of memory") && message.len() < 300,
+        "{message}"
+    );
 }
 
 #[tokio::test]

@@ -5,7 +5,9 @@ use hatchery_core::{
 };
 
 use super::json::parse;
-use super::{BadValue, EstimateSize, FromWit, ToWit, all_from_wit, all_to_wit, to_json, to_model_error, wit};
+use super::{
+    BadValue, EstimateSize, FromWit, ParsedSize, ToWit, all_from_wit, all_to_wit, to_json, to_model_error, wit,
+};
 
 /// Parses the settings of live connections.
 pub(crate) fn live_config(json: Option<String>) -> Result<LiveConnectConfig, BadValue> {
@@ -105,6 +107,32 @@ impl EstimateSize for wit::LiveResponse {
             Self::Interrupted | Self::TurnComplete => 0,
             Self::Usage(json) => json.estimated_size(),
             Self::Failed(error) => error.code.estimated_size() + error.message.estimated_size(),
+        }
+    }
+}
+
+impl ParsedSize for wit::LiveRequest {
+    fn parsed_size(&self) -> u64 {
+        match self {
+            Self::Content(message) => message.content.parsed_size(),
+            Self::ToolResponses(responses) => responses.parsed_size(),
+            Self::Blob(_) | Self::ActivityStart | Self::ActivityEnd | Self::AudioStreamEnd => 0,
+        }
+    }
+}
+
+impl ParsedSize for wit::LiveResponse {
+    fn parsed_size(&self) -> u64 {
+        match self {
+            Self::Content(content) => content.parsed_size(),
+            Self::ToolCalls(calls) => calls.parsed_size(),
+            Self::Usage(json) => json.parsed_size(),
+            Self::InputTranscription(_)
+            | Self::OutputTranscription(_)
+            | Self::ToolCallsCancelled(_)
+            | Self::Interrupted
+            | Self::TurnComplete
+            | Self::Failed(_) => 0,
         }
     }
 }

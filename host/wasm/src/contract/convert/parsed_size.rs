@@ -45,11 +45,23 @@ impl ParsedSize for wit::PartData {
     fn parsed_size(&self) -> u64 {
         match self {
             Self::Other | Self::Text(_) | Self::InlineData(_) | Self::FileData(_) => 0,
-            Self::FunctionCall(call) => call.args.parsed_size() + call.extra.parsed_size(),
-            Self::FunctionResponse(response) => response.response.parsed_size() + response.extra.parsed_size(),
+            Self::FunctionCall(call) => call.parsed_size(),
+            Self::FunctionResponse(response) => response.parsed_size(),
             Self::ExecutableCode(code) => code.extra.parsed_size(),
             Self::CodeExecutionResult(result) => result.extra.parsed_size(),
         }
+    }
+}
+
+impl ParsedSize for wit::FunctionCall {
+    fn parsed_size(&self) -> u64 {
+        self.args.parsed_size() + self.extra.parsed_size()
+    }
+}
+
+impl ParsedSize for wit::FunctionResponse {
+    fn parsed_size(&self) -> u64 {
+        self.response.parsed_size() + self.extra.parsed_size()
     }
 }
 

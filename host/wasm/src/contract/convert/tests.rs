@@ -491,3 +491,12 @@ fn the_size_of_an_event_is_that_of_its_texts_bytes_and_state() {
     };
     assert_eq!(data.to_wit().estimated_size(), (5 + 5 + 3) + (3 + 2) + 3 * ITEM_SIZE);
 }
+
+#[test]
+fn an_error_quotes_only_the_beginning_of_a_value() {
+    let mut event = EventData::default().to_wit();
+    event.actions.extra = Some(format!("{{\"requestedAuthConfigs\": \"{}\"}}", "x".repeat(1 << 20)));
+    let error = EventData::from_wit(event).unwrap_err().to_string();
+    assert!(error.starts_with("requestedAuthConfigs is not a JSON object: it is `\"xxx"), "{error}");
+    assert!(error.len() < 2000, "{}", error.len());
+}

@@ -2,7 +2,7 @@
 
 use wasmtime::component::{HasSelf, StreamReader};
 
-use super::{Access, StoreAccess, agent, wit_error};
+use super::{Access, StoreAccess, agent, reserve, wit_error};
 use crate::contract::bindings::hatchery::agent::agents::{Host, HostWithStore};
 use crate::contract::convert::wit;
 use crate::contract::stream;
@@ -41,6 +41,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 /// Starts a sub-agent of the custom agent that calls.
 pub(super) async fn run(mut store: impl StoreAccess, name: String) -> Result<SubAgent, wit::Error> {
     let (cx, relay) = agent(&mut store)?;
+    let _reservation = reserve(&mut store, name.len() as u64)?;
     let (grants, nesting) = store.with_state(|state| (state.grants.clone(), state.nesting.clone()));
     let permit = nesting.try_acquire();
     let permit = permit.ok_or_else(|| {

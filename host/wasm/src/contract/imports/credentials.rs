@@ -12,11 +12,16 @@ use crate::contract::bindings::hatchery::agent::credentials::{Host, HostWithStor
 use crate::contract::convert::{parse_json, to_json, wit};
 use crate::policy::Denial;
 use crate::runtime::credentials::for_guest;
+use crate::runtime::limits::units;
 use crate::runtime::store::HostState;
 use crate::runtime::store::pending_writes::WriteKey;
 
 /// Error code of a credential that the host does not get.
 const FAILED: &str = "CREDENTIAL_FAILED";
+
+/// Maximum size in bytes of the configuration of a credential, and of a credential. The host keeps the configurations of
+/// a component as long as its revision.
+const MAX_JSON: usize = 64 << 10;
 
 impl Host for HostState {}
 
@@ -108,6 +113,10 @@ impl HostState {
 }
 
 fn read<T: DeserializeOwned>(json: &str, what: &'static str) -> Result<T, wit::Error> {
+    if json.len() > MAX_JSON {
+        let (size, max) = (json.len(), units::format_size(MAX_JSON as u64));
+        return Err(wit_error("BAD_INPUT", format!("{what} has {size} bytes, and {max} are allowed; shorten it")));
+    }
     let value = parse_json(json, what)?;
     serde_json::from_value(value).map_err(|error| wit_error("BAD_INPUT", format!("{what}: {error}")))
 }

@@ -12,9 +12,9 @@ use tokio_util::sync::PollSender;
 use tracing::Instrument;
 
 use super::runner::{Admission, NestedRun, admit, runner};
-use super::{StoreAccess, check_change, wit_error};
+use super::{StoreAccess, check_change, reserve, wit_error};
 use crate::contract::convert::live::live_config;
-use crate::contract::convert::{EstimateSize, FromWit, wit};
+use crate::contract::convert::{EstimateSize, FromWit, ParsedSize, wit};
 use crate::policy::Permission;
 use crate::runtime::limits::Limit;
 use crate::runtime::store::call_usage::CallUsage;
@@ -29,6 +29,7 @@ pub(super) async fn run(
 ) -> Result<NestedLiveRun, wit::Error> {
     let cx = check_change(&mut store, Permission::Run(&request.app)).await?;
     let wit::LiveRunRequest { app, session, config } = request;
+    let _reservation = reserve(&mut store, config.parsed_size())?;
     let config = live_config(config)?;
     let admission = admit(&mut store, &app)?;
     let Admission { nesting, usage, .. } = &admission;
@@ -121,14 +122,16 @@ pub(super) struct LiveRequests {
 }
 
 impl LiveRequests {
-    /// Sends a request once there is a place for it. Its bytes count as memory of the guest until the run has read it.
+    /// Sends a request once there is a place for it. Its bytes, and its JSON after parsing, count as memory of the guest
+    /// until the run has read it.
     pub(super) async fn send(&self, request: wit::LiveRequest) -> Result<(), wit::Error> {
         let size = request.estimated_size();
         if size > self.usage.limits().result {
             let exceeded = self.usage.limit_exceeded(Limit::Result);
             return Err(wit_error("LIMIT_REACHED", exceeded.for_callers()));
         }
-        let memory = self.usage.reserve(size).map_err(|error| wit_error("LIMIT_REACHED", error.for_callers()))?;
+        let memory = self.usage.reserve(size.saturating_add(request.parsed_size()));
+        let memory = memory.map_err(|error| wit_error("LIMIT_REACHED", error.for_callers()))?;
         let request = LiveRequest::from_wit(request)?;
         request.check_from_code()?;
         let closed = |LiveQueueClosed| wit_error(CLOSED, LiveQueueClosed.to_string());
@@ -145,5 +148,42 @@ impl LiveRequests {
     /// Closes the sending side.
     pub(super) fn close(&self) {
         self.queue.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::{Content, FunctionCall, PartData};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::contract::convert::ToWit;
+    use crate::guest_log::GuestLog;
+    use crate::runtime::limits::Limits;
+    use crate::runtime::store::memory::{EngineMemory, InstanceMemory};
+
+    #[tokio::test]
+    async fn json_in_a_request_counts_to_the_memory_as_it_is_after_parsing() {
+        let limits = Limits { memory: 4 << 20, ..Limits::default() };
+        let engine = EngineMemory::new(1 << 30, 1 << 30);
+        let memory = InstanceMemory::new(limits.clone(), engine.clone(), None);
+        let log = GuestLog::new("made".into(), None, &limits);
+        let usage = Arc::new(CallUsage::new(limits, log, memory));
+        let requests = LiveRequests { queue: LiveRequestQueue::new(MAX_UNREAD_REQUESTS), usage };
+        let message = |args: Value| {
+            let args = args.as_object().cloned().unwrap_or_default();
+            let call = PartData::FunctionCall(FunctionCall { name: "f".into(), args, ..FunctionCall::default() });
+            let content = Content::new("user", vec![call.into()]).to_wit();
+            wit::LiveRequest::Content(wit::LiveMessage { content, partial: false })
+        };
+        requests.send(message(json!({"a": "x".repeat(400_000)}))).await.unwrap();
+        let held = engine.used_bytes();
+        assert!(held > 400_000, "{held}");
+        let error = requests.send(message(json!({"a": vec![0; 200_000]}))).await.unwrap_err();
+        assert_eq!(
+            (error.code.as_str(), error.message.as_str()),
+            ("LIMIT_REACHED", "it exceeded its limit of 4 MiB of memory")
+        );
+        assert_eq!(engine.used_bytes(), held);
     }
 }

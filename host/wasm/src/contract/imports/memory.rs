@@ -6,7 +6,7 @@ use hatchery_core::{CallContext, EarlierCall, Event, EventData, EventWindow, Ses
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve_value, wit_error};
+use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, reserve_value, wit_error};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
 use crate::contract::convert::{ToWit, all_from_wit, wit};
 use crate::policy::{Access, Permission};
@@ -30,6 +30,7 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 
 pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result<Vec<wit::MemoryEntry>, wit::Error> {
     let cx = check_permission(&mut store, Permission::Memory(Access::Read))?;
+    let _reservation = reserve(&mut store, query.len() as u64)?;
     count_embedder_calls(&mut store, &cx, 1)?;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| wit::MemoryEntry {
         content: entry.content.to_wit(),

@@ -1,6 +1,6 @@
 //! `tools`: other tools of the agent. A denied or unknown tool is a recoverable error, which the model sees.
 
-use hatchery_core::ToolError;
+use hatchery_core::{ToolError, truncate_bytes};
 use tokio::task::JoinSet;
 use tracing::Instrument;
 use wasmtime::component::HasSelf;
@@ -12,6 +12,9 @@ use crate::policy::Permission;
 use crate::runtime::store::HostState;
 use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::nesting::MAX_CONCURRENT_CALLS;
+
+/// Maximum number of bytes of a name in the error of a call that takes too much memory.
+const MAX_SHOWN_NAME: usize = 128;
 
 impl Host for HostState {}
 
@@ -25,9 +28,11 @@ impl<T: Send> HostWithStore<T> for HasSelf<HostState> {
 pub(super) async fn call(mut store: impl StoreAccess, name: String, args: String) -> Result<String, wit::ToolError> {
     let cx = context(&mut store).map_err(wit::ToolError::Fatal)?;
     let host = cx.host().map_err(|error| wit::ToolError::Fatal(error.into()))?.clone();
-    let reservation = reserve(&mut store, parsed_size(&args));
-    let _reservation = reservation
-        .map_err(|error| wit::ToolError::Recoverable(format!("tool `{name}` is not called: {}", error.message)))?;
+    let reservation = reserve(&mut store, name.len() as u64 + parsed_size(&args));
+    let _reservation = reservation.map_err(|error| {
+        let name = truncate_bytes(&name, MAX_SHOWN_NAME);
+        wit::ToolError::Recoverable(format!("tool `{name}` is not called: {}", error.message))
+    })?;
     let args = parse_object(&args, "the arguments").map_err(|error| wit::ToolError::Recoverable(error.to_string()))?;
     let (nesting, usage) = store.with_state(|state| (state.nesting.clone(), state.usage.clone()));
     let nested = nesting.nested(usage.limits()).map_err(|exceeded| usage.limit_exceeded(exceeded.limit));

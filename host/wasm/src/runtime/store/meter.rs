@@ -22,7 +22,7 @@ const READ_BUFFER: u64 = 64 << 10;
 const HEADER: u64 = 64;
 
 /// Bytes of a parsed JSON value beside its text.
-const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
+pub(crate) const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
 
 /// Charges the memories and tables of a store, and refuses growth beyond the limits.
 pub(crate) struct Meter {

@@ -52,15 +52,19 @@ impl CallOrigin {
         }
     }
 
-    /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
+    /// Returns the key of the run that the call belongs to; `None` outside of runs.
     pub(super) fn run_key(&self) -> Option<usize> {
         match self {
             Self::Model(run) => *run,
-            Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => {
-                Some(Arc::as_ptr(&self.context()?.invocation.usage) as usize)
-            }
+            Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => Some(run_key(self.context()?)),
         }
     }
+}
+
+/// Returns the key of the run of a call, which is unique among the runs in progress. Agents that run as tools are runs
+/// of their own.
+pub(crate) fn run_key(cx: &CallContext) -> usize {
+    Arc::as_ptr(&cx.invocation.usage) as usize
 }
 
 pub(crate) struct HostState {

@@ -11,6 +11,7 @@ use wasmtime::component::Val;
 
 use super::shape::{Case, Field, Integer, Shape};
 use crate::contract::convert::BadValue;
+use crate::runtime::store::meter::JSON_NODE;
 
 /// Up to this number a float represents every integer.
 const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
@@ -236,6 +237,27 @@ fn describe(value: &Value) -> String {
         Value::String(text) if text.chars().nth(40).is_some() => "a longer text".into(),
         other => other.to_string(),
     }
+}
+
+/// Returns the most bytes that a value takes as JSON.
+pub(super) fn size(value: &Val) -> u64 {
+    let all = |items: &[Val]| items.iter().map(size).sum::<u64>();
+    let text = |text: &String| text.len() as u64;
+    let optional = |value: &Option<Box<Val>>| value.as_deref().map_or(0, size);
+    let contents = match value {
+        Val::String(value) => text(value),
+        // Base64.
+        Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => 4 * (items.len() as u64).div_ceil(3),
+        Val::List(items) | Val::Tuple(items) => all(items),
+        Val::Record(fields) => fields.iter().map(|(name, value)| JSON_NODE + text(name) + size(value)).sum(),
+        Val::Variant(name, payload) => JSON_NODE + text(name) + optional(payload),
+        Val::Enum(name) => text(name),
+        Val::Option(inner) => JSON_NODE + optional(inner),
+        Val::Result(Ok(inner) | Err(inner)) => JSON_NODE + optional(inner),
+        Val::Flags(names) => names.iter().map(|name| JSON_NODE + text(name)).sum(),
+        _ => 0,
+    };
+    JSON_NODE + contents
 }
 
 /// Converts a value that a function has returned.

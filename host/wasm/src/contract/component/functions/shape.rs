@@ -1,10 +1,14 @@
 //! Types of plain data as trees.
 
+use wasmtime::component::Val;
 use wasmtime::component::types::Type;
 
 /// Maximum number of nodes of all types of a component's functions together. A type counts at each use, because a few
 /// short definitions can expand to any number of nodes.
 const MAX_NODES: usize = 20_000;
+
+/// Bytes that a flag of a value takes beside its name: a string, and an allocation for the name.
+const FLAG: usize = size_of::<String>() + 32;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Shape {
@@ -132,6 +136,35 @@ impl Shape {
             Type::Map(_) => return Err("uses a map".into()),
             Type::FixedLengthList(_) => return Err("uses a list of fixed length".into()),
         })
+    }
+
+    /// Returns how many times as many bytes a value may take as Wasmtime counts. It counts a flag by the length of its
+    /// name only, which matters for lists of flags.
+    pub(super) fn amplification(&self, is_in_list: bool) -> usize {
+        let of = |shape: &Self| shape.amplification(is_in_list);
+        let parts = match self {
+            Self::Flags(names) if is_in_list => {
+                let shortest = names.iter().map(String::len).min().unwrap_or(0);
+                let counted = size_of::<Val>() + names.len() * shortest;
+                Some((counted + names.len() * FLAG).div_ceil(counted))
+            }
+            Self::List(item) => Some(item.amplification(true)),
+            Self::Option(inner) => Some(of(inner)),
+            Self::Record(fields) => fields.iter().map(|field| of(&field.shape)).max(),
+            Self::Tuple(items) => items.iter().map(of).max(),
+            Self::Variant(cases) => cases.iter().filter_map(|case| case.payload.as_ref()).map(of).max(),
+            Self::Result { ok, error } => ok.iter().chain(error).map(|side| side.amplification(is_in_list)).max(),
+            Self::Bool
+            | Self::Integer(_)
+            | Self::Float32
+            | Self::Float64
+            | Self::Char
+            | Self::String
+            | Self::Bytes
+            | Self::Enum(_)
+            | Self::Flags(_) => None,
+        };
+        parts.unwrap_or(1)
     }
 
     /// Returns true if `null` is one of its values.

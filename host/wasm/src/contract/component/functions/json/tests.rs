@@ -199,6 +199,34 @@ fn errors_name_the_expected_type() {
 }
 
 #[test]
+fn json_is_never_larger_than_was_charged() {
+    fn taken(value: &Value) -> u64 {
+        JSON_NODE
+            + match value {
+                Value::Array(items) => items.iter().map(taken).sum(),
+                Value::Object(map) => map.iter().map(|(key, value)| key.len() as u64 + taken(value)).sum(),
+                Value::String(text) => text.len() as u64,
+                _ => 0,
+            }
+    }
+    let twice = Shape::Option(Box::new(Shape::Option(Box::new(Shape::Bool))));
+    let result = Shape::Result { ok: Some(Box::new(Shape::String)), error: None };
+    let variant = Shape::Variant(vec![case("at", Some(Shape::Bool))]);
+    for (shape, json) in [
+        (Shape::Bytes, json!("QUJD")),
+        (Shape::List(Box::new(Shape::Bool)), json!([true, false])),
+        (Shape::Record(vec![field("name", Shape::String)]), json!({"name": "text"})),
+        (Shape::Flags(vec!["red".into(), "blue".into()]), json!(["red", "blue"])),
+        (twice, json!({"some": true})),
+        (result, json!({"ok": "text"})),
+        (variant, json!({"at": true})),
+    ] {
+        let value = to_val(&shape, json.clone()).unwrap();
+        assert!(size(&value) >= taken(&json), "{json}");
+    }
+}
+
+#[test]
 fn a_whole_float_is_a_whole_number() {
     assert_eq!(to_val(&Shape::Integer(Integer::U8), json!(3.0)).unwrap(), Val::U8(3));
 }
