@@ -125,6 +125,21 @@ async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
 }
 
 #[tokio::test]
+async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("local/root_agent.yaml", "name: local\nmodel: ollama/any\ninstruction: Talk.\n")?;
+    let output = hatchery(&folder.served(), &["run", "local", "-m", "Hello"]).await?;
+    assert!(!output.success && output.stdout.is_empty(), "{}", output.stdout);
+    assert!(
+        output.stderr.starts_with("MODEL_AUTH: model `ollama/any`: no URL: set OLLAMA_BASE_URL"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn inspect_shows_what_a_component_exports() -> Result<()> {
     let folder = Folder::of_samples()?;
     let output = hatchery(&folder.served(), &["inspect", "dice/dice.wasm"]).await?;
