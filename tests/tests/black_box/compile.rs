@@ -161,7 +161,7 @@ async fn a_component_with_too_many_or_too_large_functions_is_not_compiled() -> R
     for (limits, expected) in [
         (
             "max_functions: 1",
-            "component `swap` cannot be loaded: it has more than 1 functions; split the component, or raise \
+            "component `swap` cannot be loaded: it has more than 1 function; split the component, or raise \
              `compile.max_functions` in hatchery.yaml",
         ),
         (

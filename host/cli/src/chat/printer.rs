@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, RunError, USER_AUTHOR,
+    Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, RunError, USER_AUTHOR, pluralize,
 };
 use serde_json::{Value, json};
 
@@ -193,7 +193,9 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
             PartData::FunctionResponse(response) => {
                 format!("← {} {}", response.name, Value::from(response.response.clone()))
             }
-            PartData::InlineData(blob) => format!("[{}, {} bytes]", blob.mime_type, blob.data.len()),
+            PartData::InlineData(blob) => {
+                format!("[{}, {}]", blob.mime_type, pluralize(blob.data.len(), "byte", "bytes"))
+            }
             PartData::FileData(file) => format!("[{}]", file.file_uri),
             PartData::ExecutableCode(code) => return self.print_block(author, "code", &code.code),
             PartData::CodeExecutionResult(result) => {

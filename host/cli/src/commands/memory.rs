@@ -2,13 +2,13 @@
 
 use anyhow::{Context, bail};
 use hatchery::audit::TARGET;
-use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError};
+use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError, pluralize};
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::commands::Outcome;
 use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
-use crate::terminal::{BOLD, DIM, escape_control, http_date, pluralize};
+use crate::terminal::{BOLD, DIM, escape_control, http_date};
 
 #[derive(clap::Args)]
 #[command(
@@ -154,7 +154,7 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     }
     let value = json!({ "deleted": sessions.iter().map(to_json).collect::<Vec<_>>() });
     let entries = sessions.iter().map(|session| session.entries).sum::<u64>();
-    let count = pluralize(usize::try_from(entries).unwrap_or(usize::MAX), "entry", "entries");
+    let count = pluralize(entries, "entry", "entries");
     args.folder.print(&value, [format!("deleted {count} of {}", pluralize(sessions.len(), "session", "sessions"))])
 }
 
@@ -177,7 +177,7 @@ fn to_json(session: &RememberedSession) -> Value {
 
 fn to_line(session: &RememberedSession) -> String {
     let SessionKey { app, user, id } = &session.key;
-    let count = pluralize(usize::try_from(session.entries).unwrap_or(usize::MAX), "entry", "entries");
+    let count = pluralize(session.entries, "entry", "entries");
     let name = format!("app {app}  user {user}  session {id}");
     format!("{BOLD}{}{BOLD:#}  {count}  {DIM}newest {}{DIM:#}", escape_control(&name), http_date(session.newest))
 }
