@@ -188,6 +188,20 @@ async fn test_fails_if_an_answer_differs_from_the_expected_one() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_conversation_with_an_app_that_cannot_be_used_fails_with_the_reason() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("dice.wasm", "nonsense")?;
+    folder.write("conversation.yaml", "app: dice\nturns: [{user: Hello}]\n")?;
+    let recorded = "app: dice\nuser_messages: [{text: Hello}]\n";
+    folder.write("recorded/generated-recordings.yaml", recorded)?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    let reason = "    app `dice` cannot be used: component `dice` is not a WebAssembly file";
+    assert!(!output.success && output.stdout.ends_with("0 passed, 2 failed\n"), "{}", output.stdout);
+    assert_eq!(output.stdout.matches(reason).count(), 2, "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_new_component_builds_and_is_served() -> Result<()> {
     let folder = Folder::empty()?;
     let sdk = paths::repository().join("guest-sdk/rust");

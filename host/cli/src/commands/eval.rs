@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hatchery::Host;
 use hatchery_engine::App;
 use hatchery_eval::{CaseSummary, EvalRequest, EvalSetResult, Metric, parse_test_config, summarize};
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::dotenv::DotEnvSource;
 use crate::eval_report::{self, SetReport};
-use crate::host::{self, ConfigArgs, StorageArgs};
+use crate::host::{self, ConfigArgs, StorageArgs, find_app};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress::EvalProgress;
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_app(&host, &name)?;
+    let app = find_app(host.apps().as_ref(), &name)?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for (set_id, case_ids) in sets {
@@ -117,14 +117,6 @@ fn split_target(target: &Path) -> anyhow::Result<(PathBuf, String)> {
 fn read_metrics(file: &Path) -> anyhow::Result<Vec<Metric>> {
     let json = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     Ok(parse_test_config(&json, &file.display().to_string())?)
-}
-
-fn find_app(host: &Host, name: &str) -> anyhow::Result<Arc<App>> {
-    let source = host.apps();
-    source.app(name).ok_or_else(|| match source.report().reason_for_missing_app(name) {
-        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
-        None => anyhow!("app `{name}` not found; available: {}", list_names(&source.app_names())),
-    })
 }
 
 /// Returns the ids of the sets to run, each with the ids of its cases; all of its cases if there is no id.

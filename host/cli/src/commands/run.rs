@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hatchery::AppSource;
 use hatchery_core::Plugin;
 use hatchery_engine::App;
@@ -12,7 +12,7 @@ use hatchery_recordings::Recorder;
 
 use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
-use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
 use crate::terminal::list_names;
@@ -131,10 +131,7 @@ fn select_app(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Ar
         ),
         (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
     };
-    source.app(&name).ok_or_else(|| match source.report().reason_for_missing_app(&name) {
-        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
-        None => anyhow!("app `{name}` not found; available: {}", list_names(&names)),
-    })
+    find_app(source, &name)
 }
 
 /// Returns a plugin that records the session in a folder, which is created.
