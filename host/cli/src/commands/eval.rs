@@ -152,22 +152,23 @@ async fn evaluate(host: &Host, app: &Arc<App>, request: EvalRequest) -> anyhow::
     Ok(host.evaluations().evaluate(app, request, &|update| progress.update(update)).await?)
 }
 
-/// Prints the totals, and writes the report.
+/// Prints the totals, and writes the report. A failure of one does not lose the other, since evaluations are expensive.
 fn finish(args: &Args, reports: &[SetReport]) -> anyhow::Result<Outcome> {
     let cases = || reports.iter().flat_map(|report| &report.cases);
     let passed = cases().filter(|case: &&CaseSummary| eval_report::has_passed(case)).count();
     let failed = cases().count() - passed;
+    let printed = if args.json {
+        let sets: Vec<_> =
+            reports.iter().map(|report| json!({"cases": report.cases, "result": report.result})).collect();
+        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "sets": sets}))
+    } else {
+        writeln!(stdout(), "{passed} passed, {failed} failed")
+    };
     if let Some(file) = &args.junit {
         std::fs::write(file, eval_report::junit(reports))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if args.json {
-        let sets: Vec<_> =
-            reports.iter().map(|report| json!({"cases": report.cases, "result": report.result})).collect();
-        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "sets": sets}))?;
-    } else {
-        writeln!(stdout(), "{passed} passed, {failed} failed")?;
-    }
+    printed?;
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
 
