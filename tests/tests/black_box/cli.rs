@@ -237,6 +237,18 @@ async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_new_agent_in_yaml_has_no_language() -> Result<()> {
+    let folder = Folder::empty()?;
+    for option in [["--lang", "python"], ["--sdk", "."]] {
+        let args = [&["new", "welcome", "--kind", "yaml"][..], &option].concat();
+        let output = hatchery(&folder.served(), &args).await?;
+        assert!(!output.success && output.stderr.contains("--lang and --sdk are for components"), "{}", output.stderr);
+    }
+    assert!(!folder.file("welcome").exists());
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_path_that_is_no_folder_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
