@@ -96,7 +96,7 @@ impl Command {
         }
     }
 
-    /// Returns the `.env` files to read. `None` for commands that run no agents.
+    /// Returns the `.env` files to read. `None` for commands that need no keys.
     pub fn dotenv(&self) -> Option<DotEnvSource> {
         match self {
             Self::Serve(args) => Some(args.dotenv()),
@@ -106,6 +106,7 @@ impl Command {
             Self::Eval(args) => Some(args.dotenv()),
             Self::Doctor(args) => Some(args.dotenv()),
             Self::Mcp(args) => Some(args.dotenv()),
+            Self::Models(args) => Some(args.dotenv()),
             Self::Login(args) => Some(args.dotenv()),
             _ => None,
         }
