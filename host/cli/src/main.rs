@@ -146,6 +146,9 @@ mod tests {
         assert!(error(&["dev", ".", "--no-watch"]).contains("--no-watch"));
         assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));
         assert!(error(&["compile", ".", "x"]).contains("'x'"));
+        let memory = ["memory", "delete", "--app", "a", "--user", "u"];
+        assert!(error(&memory).contains("<--session <SESSION>|--all>"));
+        assert!(error(&[&memory[..], &["--session", "s", "--all"]].concat()).contains("cannot be used with"));
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
         assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not start with the host of a registry"));
         assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));

@@ -72,14 +72,22 @@ struct AddArgs {
     folder: ServiceArgs,
 }
 
+/// The entries to delete.
 #[derive(clap::Args)]
-struct DeleteArgs {
+#[group(required = true, multiple = false)]
+struct DeletionArgs {
     /// Delete the entries of this session
-    #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+    #[arg(long)]
     session: Option<String>,
     /// Delete all entries of the user in the app
     #[arg(long)]
     all: bool,
+}
+
+#[derive(clap::Args)]
+struct DeleteArgs {
+    #[command(flatten)]
+    entries: DeletionArgs,
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
@@ -141,7 +149,7 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     let (config, storage) = args.folder.storage()?;
     audit::open_beside_server(&config.audit, &storage)?;
     let mut sessions = memory.sessions(Some(&args.owner.app), Some(&args.owner.user)).await?;
-    if let Some(id) = &args.session {
+    if let Some(id) = &args.entries.session {
         sessions.retain(|session| *session.key.id == **id);
         if sessions.is_empty() {
             bail!("the memory has no session `{id}` of user `{}` in app `{}`", args.owner.user, args.owner.app);
