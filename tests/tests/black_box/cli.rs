@@ -254,7 +254,8 @@ async fn a_path_that_is_no_folder_is_named() -> Result<()> {
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
         let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
         assert!(!output.success, "{verb}");
-        assert!(output.stderr.contains("no-such-folder"), "{verb}: {}", output.stderr);
+        assert!(output.stderr.starts_with("error: "), "{verb}: {}", output.stderr);
+        assert_eq!(output.stderr.matches("no-such-folder").count(), 1, "{verb}: {}", output.stderr);
     }
     Ok(())
 }
