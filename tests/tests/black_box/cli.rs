@@ -257,6 +257,9 @@ async fn a_path_that_is_no_folder_is_named() -> Result<()> {
         assert!(output.stderr.starts_with("error: "), "{verb}: {}", output.stderr);
         assert_eq!(output.stderr.matches("no-such-folder").count(), 1, "{verb}: {}", output.stderr);
     }
+    let login = hatchery(&folder.served(), &["login", "tickets", "no-such-folder"]).await?;
+    assert_eq!(login.stderr, "error: no-such-folder is not a folder\n");
+    assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
     Ok(())
 }
 
