@@ -154,5 +154,6 @@ mod tests {
         assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
         assert!(error(&["pull", ".", "--signatures", "on"]).contains("is not `off`, `warn` or `require`"));
         assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));
+        assert!(error(&["pull", ".", "--trust", "Cargo.toml"]).contains("not a minisign public key"), "a file");
     }
 }

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hatchery_registry::{
-    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, SignaturePolicy,
-    SignatureVerifier, TrustedKey,
+    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, RegistryError,
+    SignaturePolicy, SignatureVerifier, TrustedKey,
 };
 use serde_json::json;
 
@@ -53,13 +53,16 @@ pub struct Args {
     json: bool,
 }
 
-fn parse_trusted_key(text: &str) -> anyhow::Result<TrustedKey> {
-    let path = Path::new(text);
-    if path.is_file() {
-        let key = std::fs::read_to_string(path).with_context(|| text.to_owned())?;
-        return key.parse().with_context(|| text.to_owned());
-    }
-    Ok(text.parse()?)
+/// Returns the key in a text or in the file that the text names.
+///
+/// # Errors
+/// The reason as a string, because clap prints no causes.
+fn parse_trusted_key(text: &str) -> Result<TrustedKey, String> {
+    let key = match Path::new(text) {
+        path if path.is_file() => std::fs::read_to_string(path).map_err(|error| error.to_string())?,
+        _ => text.to_owned(),
+    };
+    key.parse().map_err(|error: RegistryError| error.to_string())
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
