@@ -249,7 +249,7 @@ async fn a_new_agent_in_yaml_has_no_language() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_folder_is_named() -> Result<()> {
+async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
         let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
@@ -257,6 +257,8 @@ async fn a_path_that_is_no_folder_is_named() -> Result<()> {
         assert!(output.stderr.starts_with("error: "), "{verb}: {}", output.stderr);
         assert_eq!(output.stderr.matches("no-such-folder").count(), 1, "{verb}: {}", output.stderr);
     }
+    let push = hatchery(&folder.served(), &["push", ".", "localhost:1/x:1"]).await?;
+    assert_eq!(push.stderr, "error: . is a folder; name the component in it\n");
     let login = hatchery(&folder.served(), &["login", "tickets", "no-such-folder"]).await?;
     assert_eq!(login.stderr, "error: no-such-folder is not a folder\n");
     assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
