@@ -125,6 +125,14 @@ async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
 }
 
 #[tokio::test]
+async fn run_without_an_app_names_the_folder_to_check() -> Result<()> {
+    let folder = Folder::empty()?;
+    let output = hatchery(&folder.served(), &["run", "../served", "-m", "Hello"]).await?;
+    assert!(!output.success && output.stderr.contains("run `hatchery doctor ../served`"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("local/root_agent.yaml", "name: local\nmodel: ollama/any\ninstruction: Talk.\n")?;
