@@ -162,10 +162,13 @@ pub fn builder(source: ConfigSource, args: &StorageArgs) -> HostBuilder {
     args.apply(Host::builder().config_source(source).worker(compiler::worker()), &folder)
 }
 
-/// Opens a host, with a progress bar while components are loaded.
+/// Opens a host, with a progress bar while components are loaded. It is cleared before this function returns, so that it
+/// clears nothing that is printed later.
 pub async fn open(builder: HostBuilder) -> anyhow::Result<Host> {
-    let host = start(builder).await?;
+    let progress = LoadProgress::start();
+    let host = builder.progress(progress.listener()).start().await?;
     host.finish_loading().await?;
+    drop(progress);
     Ok(host)
 }
 

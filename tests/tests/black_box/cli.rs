@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{text, text_at};
 use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::Value;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 /// The output of a command.
@@ -121,6 +121,39 @@ async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
         "{}",
         output.stderr
     );
+    Ok(())
+}
+
+/// Runs a chat with one message in a terminal of its own. Returns what the terminal received, or `None` if there is no
+/// program that makes terminals.
+async fn chat_in_terminal(folder: &Folder, app: &str, message: &str) -> Result<Option<String>> {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("'{}' run . {app}", paths::hatchery()?.display()), "/dev/null"]);
+    command.env("TERM", "xterm").env("XDG_CACHE_HOME", paths::cache_folder("cache")?).env_remove("HATCHERY_LOG");
+    command.current_dir(folder.served()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut chat = match command.spawn() {
+        Ok(chat) => chat,
+        Err(error) => {
+            hatchery_tests::skip("a chat in a terminal", &format!("script: {error}"));
+            return Ok(None);
+        }
+    };
+    chat.stdin.take().context("a pipe")?.write_all(format!("{message}\n\x04").as_bytes()).await?;
+    Ok(Some(String::from_utf8(chat.wait_with_output().await?.stdout)?))
+}
+
+#[tokio::test]
+async fn the_progress_bar_is_gone_before_a_chat_begins_in_a_terminal() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", paths::component("swap")?)?;
+    ensure!(hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?.success);
+    // A bar that goes by itself is often gone in time.
+    for _ in 0..6 {
+        let Some(output) = chat_in_terminal(&folder, "hello", "I am Ada").await? else { return Ok(()) };
+        let (before, after) = output.split_once("Chat with hello.").with_context(|| output.clone())?;
+        assert!(before.contains("loading ") && after.contains("Hello, Ada!"), "{output:?}");
+        assert!(!after.contains("\u{1b}[2K"), "it clears no line: {output:?}");
+    }
     Ok(())
 }
 
