@@ -17,7 +17,7 @@ use crate::files;
 use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
-use crate::terminal::{format_error, stdout};
+use crate::terminal::{format_error, plain_stdout, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
 
 #[derive(clap::Args)]
@@ -94,11 +94,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     host.close().await;
     let failed = reports.iter().filter(|report| !report.passed).count();
     let passed = reports.len() - failed;
-    let mut out = stdout();
     if args.json {
-        writeln!(out, "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
+        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
     } else {
-        writeln!(out, "{passed} passed, {failed} failed")?;
+        writeln!(stdout(), "{passed} passed, {failed} failed")?;
     }
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
