@@ -88,8 +88,10 @@ impl Command {
         match self {
             Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
             // The command prints failed runs itself. Log lines of components are shown to their author.
-            Self::Run(_) => "warn,hatchery_engine::runner=error,hatchery::component=info",
-            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error",
+            Self::Run(_) => {
+                "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery::component=info"
+            }
+            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error,hatchery_models::scripted=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
             _ => "warn",
