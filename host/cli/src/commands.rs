@@ -88,15 +88,17 @@ impl Command {
         match self {
             Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
             // The command prints failed runs itself. Log lines of components are shown to their author.
-            Self::Run(_) => "warn,hatchery_engine::runner=error,hatchery::component=info",
-            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error",
+            Self::Run(_) => {
+                "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery::component=info"
+            }
+            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error,hatchery_models::scripted=error",
             // The report contains the warnings.
             Self::Doctor(_) => "error",
             _ => "warn",
         }
     }
 
-    /// Returns the `.env` files to read. `None` for commands that run no agents.
+    /// Returns the `.env` files to read. `None` for commands that need no keys.
     pub fn dotenv(&self) -> Option<DotEnvSource> {
         match self {
             Self::Serve(args) => Some(args.dotenv()),
@@ -106,6 +108,7 @@ impl Command {
             Self::Eval(args) => Some(args.dotenv()),
             Self::Doctor(args) => Some(args.dotenv()),
             Self::Mcp(args) => Some(args.dotenv()),
+            Self::Models(args) => Some(args.dotenv()),
             Self::Login(args) => Some(args.dotenv()),
             _ => None,
         }

@@ -29,6 +29,11 @@ pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec
     Ok(files)
 }
 
+/// Returns the components below `folder`, sorted. Hidden files are not loaded by a host, and are left out.
+pub fn find_components(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    find(folder, |name| name.ends_with(".wasm") && !name.starts_with('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

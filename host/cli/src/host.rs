@@ -2,16 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hatchery::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
-use hatchery::{Config, Host, HostBuilder, Setting, Storage, protected_paths, user_code_cache};
+use hatchery::{AppSource, Config, Host, HostBuilder, Setting, Storage, protected_paths, user_code_cache};
+use hatchery_engine::App;
 use sha2::{Digest, Sha256};
 
 use crate::compiler;
 use crate::flags::TRUST_FLAGS;
 use crate::languages::Language;
 use crate::progress::LoadProgress;
+use crate::terminal::list_names;
 
 /// The configuration of a served folder.
 #[derive(Debug, Default, clap::Args)]
@@ -159,10 +162,13 @@ pub fn builder(source: ConfigSource, args: &StorageArgs) -> HostBuilder {
     args.apply(Host::builder().config_source(source).worker(compiler::worker()), &folder)
 }
 
-/// Opens a host, with a progress bar while components are loaded.
+/// Opens a host, with a progress bar while components are loaded. It is cleared before this function returns, so that it
+/// clears nothing that is printed later.
 pub async fn open(builder: HostBuilder) -> anyhow::Result<Host> {
-    let host = start(builder).await?;
+    let progress = LoadProgress::start();
+    let host = builder.progress(progress.listener()).start().await?;
     host.finish_loading().await?;
+    drop(progress);
     Ok(host)
 }
 
@@ -176,6 +182,17 @@ pub async fn start(builder: HostBuilder) -> anyhow::Result<Host> {
         drop(progress);
     });
     Ok(host)
+}
+
+/// Returns the app with a name.
+///
+/// # Errors
+/// If it does not exist, with the names that do, or cannot be used, with the reason.
+pub fn find_app(source: &dyn AppSource, name: &str) -> anyhow::Result<Arc<App>> {
+    source.app(name).ok_or_else(|| match source.report().reason_for_missing_app(name) {
+        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
+        None => anyhow!("app `{name}` not found; available: {}", list_names(&source.app_names())),
+    })
 }
 
 /// Returns true for the folder of a YAML app or of a component's crate, and false for a workspace of crates.

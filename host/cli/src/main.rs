@@ -146,10 +146,14 @@ mod tests {
         assert!(error(&["dev", ".", "--no-watch"]).contains("--no-watch"));
         assert!(error(&["doctor", ".", "--fix"]).contains("--fix"));
         assert!(error(&["compile", ".", "x"]).contains("'x'"));
+        let memory = ["memory", "delete", "--app", "a", "--user", "u"];
+        assert!(error(&memory).contains("<--session <SESSION>|--all>"));
+        assert!(error(&[&memory[..], &["--session", "s", "--all"]].concat()).contains("cannot be used with"));
         assert!(error(&["push", "x.wasm"]).contains("<REFERENCE>"));
         assert!(error(&["push", "x.wasm", "team/x:1"]).contains("does not start with the host of a registry"));
         assert!(error(&["pull", ".", "--name", "x"]).contains("REFERENCE"));
         assert!(error(&["pull", ".", "--signatures", "on"]).contains("is not `off`, `warn` or `require`"));
         assert!(error(&["pull", ".", "--trust", "x"]).contains("not a minisign public key"));
+        assert!(error(&["pull", ".", "--trust", "Cargo.toml"]).contains("not a minisign public key"), "a file");
     }
 }

@@ -8,7 +8,7 @@ use hatchery_core::{EventWindow, SessionKey};
 use hatchery_engine::{App, AppSettings, RunRequest, Runner};
 use hatchery_recordings::{Recordings, Replayer, UserMessage};
 
-use crate::terminal::list_names;
+use crate::host::find_app;
 use crate::test_report::{ObservedTurn, TestReport, TurnReport, describe_failure};
 
 const USER: &str = "test";
@@ -29,10 +29,9 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
             Some("the file has no `app` or no `user_messages`; record it again with `hatchery run --record`".into());
         return Ok(report);
     }
-    let Some(app) = host.apps().app(&report.app) else {
-        let available = list_names(&host.apps().app_names());
-        report.error = Some(format!("app `{}` not found; available: {available}", report.app));
-        return Ok(report);
+    let app = match find_app(host.apps().as_ref(), &report.app) {
+        Ok(app) => app,
+        Err(error) => return Ok(TestReport { error: Some(error.to_string()), ..report }),
     };
     let app = without_compaction(&app);
     // New services, because state of the app and the user from other sessions is not part of the recording.

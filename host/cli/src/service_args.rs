@@ -53,6 +53,10 @@ impl ServiceArgs {
         if !self.dir.is_dir() {
             bail!("{} is not a folder", self.dir.display());
         }
+        // A new one would have no data.
+        if let Some(data) = self.data_dir.as_ref().filter(|data| !data.is_dir()) {
+            bail!("--data-dir {} is not a folder; name the data folder of the server", data.display());
+        }
         let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
         Ok((config, StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir)))
     }

@@ -1,4 +1,6 @@
-//! Untrusted strings in messages and paths: excerpts, truncation, lists of names, percent-encoding.
+//! Text in messages and paths: excerpts, truncation, lists of names, nouns after counts, percent-encoding.
+
+use std::fmt::Display;
 
 /// Returns the beginning of a string from a client or a peer, at most `max` bytes, escaped for a message.
 pub fn excerpt(text: &str, max: usize) -> String {
@@ -25,6 +27,12 @@ pub fn truncate_chars(text: &str, max: usize) -> String {
 pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let quoted: Vec<_> = names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect();
     if quoted.is_empty() { "none".into() } else { quoted.join(", ") }
+}
+
+/// Returns a count and its noun, in the singular for 1.
+pub fn pluralize<N: Display + PartialEq + From<u8>>(count: N, singular: &str, plural: &str) -> String {
+    let noun = if count == N::from(1) { singular } else { plural };
+    format!("{count} {noun}")
 }
 
 /// Returns a name as a segment of the path of a URL, percent-encoded where necessary.
@@ -56,6 +64,12 @@ mod tests {
     fn names_are_listed_in_backticks() {
         assert_eq!(quoted_list(["a", "b"]), "`a`, `b`");
         assert_eq!(quoted_list(Vec::<String>::new()), "none");
+    }
+
+    #[test]
+    fn nouns_follow_their_count() {
+        let files = |count: usize| pluralize(count, "file", "files");
+        assert_eq!((files(0), files(1), files(2)), ("0 files".into(), "1 file".into(), "2 files".into()));
     }
 
     #[test]

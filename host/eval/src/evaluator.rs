@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, stream};
-use hatchery_core::{CallerOrigin, Event, JsonMap, RunError, StateScope};
+use hatchery_core::{CallerOrigin, Event, JsonMap, RunError, StateScope, pluralize};
 use hatchery_engine::{App, RunRequest, Runner};
 use tokio_util::sync::CancellationToken;
 
@@ -86,7 +86,8 @@ pub(crate) async fn evaluate(
     let cases = select_cases(set, &options.case_ids)?;
     let total = cases.len() * options.num_runs as usize;
     if total > MAX_TOTAL_RUNS {
-        let message = format!("{} cases run {} times are {total} runs", cases.len(), options.num_runs);
+        let cases = pluralize(cases.len(), "case", "cases");
+        let message = format!("{cases} run {} times are {total} runs", options.num_runs);
         let message =
             format!("{message}; an evaluation has at most {MAX_TOTAL_RUNS}: name fewer cases, or run them less often");
         return Err(EvalError::InvalidRequest(message));

@@ -69,7 +69,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode};
+use hatchery_core::{
+    LlmRequest, Model, ModelCapabilities, ModelError, ModelErrorKind, ResponseStream, StreamingMode, pluralize,
+};
 
 use self::file::ScriptFile;
 use self::live::LiveScript;
@@ -215,7 +217,8 @@ impl Scripted {
             Script::Sequence { replies, next } => {
                 let call = next.fetch_add(1, Ordering::Relaxed);
                 let reply = replies.get(call).ok_or_else(|| {
-                    let message = format!("the sequence has {} replies, but this is call {}", replies.len(), call + 1);
+                    let replies = pluralize(replies.len(), "reply", "replies");
+                    let message = format!("the sequence has {replies}, but this is call {}", call + 1);
                     ModelError::new(ModelErrorKind::BadRequest, &request.model, message)
                 })?;
                 reply.play(&history.unconditional_match(), streaming_mode).await

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use hatchery_core::{FunctionCall, LlmRequest, LlmResponse, ModelError, PartData};
+use hatchery_core::{FunctionCall, LlmRequest, LlmResponse, ModelError, PartData, pluralize};
 use thiserror::Error;
 
 use crate::{LiveCall, ModelCall, RecordedCall, Recordings, ToolCall, ToolOutcome, compare};
@@ -168,7 +168,7 @@ impl Cursor {
         let (agent, index, entry) = missing.first()?;
         let others = match missing.len() - 1 {
             0 => String::new(),
-            others => format!(" and {others} more recorded calls"),
+            others => format!(" and {}", pluralize(others, "more recorded call", "more recorded calls")),
         };
         Some(self.mismatch(agent, *index, &format!("the run ended without {}{others}", entry.call.describe())))
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Blob, JsonMap, LiveConnection, LiveRequest, LiveResponse, ModelError};
+use hatchery_core::{Blob, JsonMap, LiveConnection, LiveRequest, LiveResponse, ModelError, pluralize};
 use tokio::sync::Notify;
 
 use crate::call_recorder::{CallId, CallRecorder};
@@ -175,7 +175,8 @@ impl LiveConnection for ReplayedConnection {
             requests - state.sent_requests.min(requests)
         };
         if missing > 0 {
-            (self.report)(format!("the conversation ended without {missing} recorded requests"));
+            let requests = pluralize(missing, "recorded request", "recorded requests");
+            (self.report)(format!("the conversation ended without {requests}"));
         }
     }
 }

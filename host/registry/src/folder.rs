@@ -111,11 +111,15 @@ impl ComponentFolder {
         Ok(pulled)
     }
 
-    /// Restores all locked components, or updates them in [`PullMode::Update`]. Returns the result for each component.
+    /// Restores all locked components, or updates them in [`PullMode::Update`]. Returns the name and the result of each
+    /// component.
     ///
     /// # Errors
     /// If the lockfile is missing or invalid.
-    pub async fn restore(&self, mode: PullMode) -> Result<Vec<Result<PulledComponent, RegistryError>>, RegistryError> {
+    pub async fn restore(
+        &self,
+        mode: PullMode,
+    ) -> Result<Vec<(String, Result<PulledComponent, RegistryError>)>, RegistryError> {
         let mut lock = Lockfile::read(&self.path).await?;
         if lock.components.is_empty() {
             return Err(RegistryError::EmptyLockfile { path: Lockfile::path(&self.path) });
@@ -127,10 +131,11 @@ impl ComponentFolder {
             } else {
                 self.verify_or_restore(&name, &locked).await
             };
-            results.push(match result {
+            let result = match result {
                 Ok(pulled) => self.update_lock(&mut lock, &pulled, mode).await.map(|()| pulled),
                 Err(error) => Err(error),
-            });
+            };
+            results.push((name, result));
         }
         Ok(results)
     }

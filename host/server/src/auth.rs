@@ -25,6 +25,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use hatchery::ServerAuthConfig;
+use hatchery_core::pluralize;
 
 use crate::error::ApiError;
 use crate::log_throttle::LogThrottle;
@@ -208,7 +209,8 @@ impl Authentication {
     fn check(&self, principal: &Principal, requirement: &Requirement) -> Result<(), ApiError> {
         let per_minute = principal.limits().per_minute;
         self.rate_limit.count(principal.name(), per_minute, Instant::now()).map_err(|wait| {
-            let detail = format!("these credentials are for {per_minute} requests per minute; send fewer");
+            let requests = pluralize(per_minute, "request", "requests");
+            let detail = format!("these credentials are for {requests} per minute; send fewer");
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "RATE_LIMITED", detail);
             ApiError { retry_after: Some(wait), ..error }
         })?;
@@ -222,7 +224,8 @@ impl Authentication {
     pub(crate) fn acquire(&self, principal: &Principal) -> Result<Option<RequestPermit>, ApiError> {
         let concurrent = principal.limits().concurrent;
         self.concurrency.acquire(principal.name(), concurrent).map_err(|LimitReached| {
-            let detail = format!("these credentials are for {concurrent} requests at a time; wait until one has ended");
+            let requests = pluralize(concurrent, "request", "requests");
+            let detail = format!("these credentials are for {requests} at a time; wait until one has ended");
             let error = ApiError::new(StatusCode::TOO_MANY_REQUESTS, "CONCURRENCY_LIMITED", detail);
             ApiError { retry_after: Some(Duration::from_secs(1)), ..error }
         })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hatchery::ServerConfig;
+use hatchery_core::pluralize;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
@@ -155,8 +156,8 @@ async fn shut_down(state: &AppState, connections: Connections) {
     tracing::info!(
         active_runs = runner.active_runs(),
         connections = connections.open(),
-        "stopping: waiting for active runs and connections, at most {} seconds",
-        drain_timeout.as_secs()
+        "stopping: waiting for active runs and connections, at most {}",
+        pluralize(drain_timeout.as_secs(), "second", "seconds")
     );
     let mut end = pin!(async {
         // Close live runs and client streams, which never end by themselves.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hatchery::{RetentionConfig, SettingsReport};
 use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
-use hatchery_core::{EventWindow, Services, Session, SessionKey};
+use hatchery_core::{EventWindow, Services, Session, SessionKey, pluralize};
 use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
@@ -410,7 +410,8 @@ impl AppState {
     pub(crate) fn acquire_run_permit(&self) -> Result<RunPermit, ApiError> {
         let max = self.config().max_concurrent_runs;
         self.runner().try_acquire(max).ok_or_else(|| {
-            let error = ApiError::busy(format!("the maximum of {max} runs is active; try again"));
+            let runs = pluralize(max, "run", "runs");
+            let error = ApiError::busy(format!("the maximum of {runs} is active; try again"));
             error.advise("raise server.max_concurrent_runs in hatchery.yaml to allow more")
         })
     }

@@ -35,7 +35,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hatchery_core::{Services, StoreError};
+use hatchery_core::{Services, StoreError, pluralize};
 
 pub use artifacts::QuotaArtifacts;
 pub use sessions::QuotaSessions;
@@ -97,8 +97,8 @@ struct Row {
     unit: Unit,
     /// The subject of the error message, before the value.
     subject: &'static str,
-    /// The noun after the value in the error message.
-    object: &'static str,
+    /// The noun after the value in the error message, in singular and plural.
+    object: [&'static str; 2],
     /// The advice for a client without a larger quota.
     remedy: &'static str,
 }
@@ -109,7 +109,7 @@ const fn row(
     default: u64,
     unit: Unit,
     subject: &'static str,
-    object: &'static str,
+    object: [&'static str; 2],
     remedy: &'static str,
 ) -> Row {
     Row { quota, key, default, unit, subject, object, remedy }
@@ -123,24 +123,24 @@ const TABLE: [Row; 18] = {
     use Quota::*;
     use Unit::*;
     [
-        row(DeltaKeys, "quotas.delta_keys", 1_000, Count, "one change of state", "keys", "set fewer at a time"),
-        row(DeltaBytes, "quotas.delta_bytes", MIB, Bytes, "one change of state", "", "set less at a time"),
-        row(SessionStateKeys, "quotas.session_state_keys", 10_000, Count, "the state of a session", "keys", "delete some"),
-        row(SessionStateBytes, "quotas.session_state_bytes", 16 * MIB, Bytes, "the state of a session", "", "delete some keys"),
-        row(SessionEvents, "quotas.session_events", 100_000, Count, "a session", "events", "begin a new session"),
-        row(SessionBytes, "quotas.session_bytes", 256 * MIB, Bytes, "a session", "of events", "begin a new session"),
-        row(UserSessions, "quotas.user_sessions", 10_000, Count, "a user of an app", "sessions", "delete some"),
-        row(UserBytes, "quotas.user_bytes", 4096 * MIB, Bytes, "a user of an app", "of events", "delete some sessions"),
-        row(UserStateKeys, "quotas.user_state_keys", 200_000, Count, "a user of an app", "keys of state", "delete some keys or sessions"),
-        row(UserStateBytes, "quotas.user_state_bytes", 128 * MIB, Bytes, "a user of an app", "of state", "delete some keys or sessions"),
-        row(AppStateKeys, "quotas.app_state_keys", 10_000, Count, "an app", "keys of shared state", "delete some"),
-        row(AppStateBytes, "quotas.app_state_bytes", 16 * MIB, Bytes, "an app", "of shared state", "delete some keys"),
-        row(SessionArtifacts, "quotas.session_artifacts", 1_000, Count, "a session", "versions of artifacts", "delete some"),
-        row(SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB, Bytes, "a session", "of artifacts", "delete some"),
-        row(UserArtifacts, "quotas.user_artifacts", 10_000, Count, "a user of an app", "versions of artifacts", "delete some"),
-        row(UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB, Bytes, "a user of an app", "of artifacts", "delete some"),
-        row(UserRuns, "quotas.user_runs", 0, Count, "a user of an app", "active runs", "wait until one has ended"),
-        row(UserTokensPerDay, "quotas.user_tokens_per_day", 0, Count, "a user of an app", "tokens a day", "try again tomorrow, UTC"),
+        row(DeltaKeys, "quotas.delta_keys", 1_000, Count, "one change of state", ["key", "keys"], "set fewer at a time"),
+        row(DeltaBytes, "quotas.delta_bytes", MIB, Bytes, "one change of state", [""; 2], "set less at a time"),
+        row(SessionStateKeys, "quotas.session_state_keys", 10_000, Count, "the state of a session", ["key", "keys"], "delete some"),
+        row(SessionStateBytes, "quotas.session_state_bytes", 16 * MIB, Bytes, "the state of a session", [""; 2], "delete some keys"),
+        row(SessionEvents, "quotas.session_events", 100_000, Count, "a session", ["event", "events"], "begin a new session"),
+        row(SessionBytes, "quotas.session_bytes", 256 * MIB, Bytes, "a session", ["of events"; 2], "begin a new session"),
+        row(UserSessions, "quotas.user_sessions", 10_000, Count, "a user of an app", ["session", "sessions"], "delete some"),
+        row(UserBytes, "quotas.user_bytes", 4096 * MIB, Bytes, "a user of an app", ["of events"; 2], "delete some sessions"),
+        row(UserStateKeys, "quotas.user_state_keys", 200_000, Count, "a user of an app", ["key of state", "keys of state"], "delete some keys or sessions"),
+        row(UserStateBytes, "quotas.user_state_bytes", 128 * MIB, Bytes, "a user of an app", ["of state"; 2], "delete some keys or sessions"),
+        row(AppStateKeys, "quotas.app_state_keys", 10_000, Count, "an app", ["key of shared state", "keys of shared state"], "delete some"),
+        row(AppStateBytes, "quotas.app_state_bytes", 16 * MIB, Bytes, "an app", ["of shared state"; 2], "delete some keys"),
+        row(SessionArtifacts, "quotas.session_artifacts", 1_000, Count, "a session", ["version of artifacts", "versions of artifacts"], "delete some"),
+        row(SessionArtifactBytes, "quotas.session_artifact_bytes", 256 * MIB, Bytes, "a session", ["of artifacts"; 2], "delete some"),
+        row(UserArtifacts, "quotas.user_artifacts", 10_000, Count, "a user of an app", ["version of artifacts", "versions of artifacts"], "delete some"),
+        row(UserArtifactBytes, "quotas.user_artifact_bytes", 1024 * MIB, Bytes, "a user of an app", ["of artifacts"; 2], "delete some"),
+        row(UserRuns, "quotas.user_runs", 0, Count, "a user of an app", ["active run", "active runs"], "wait until one has ended"),
+        row(UserTokensPerDay, "quotas.user_tokens_per_day", 0, Count, "a user of an app", ["token a day", "tokens a day"], "try again tomorrow, UTC"),
     ]
 };
 
@@ -211,17 +211,18 @@ impl Quotas {
         let Some(Row { key, unit, subject, object, remedy, .. }) = quota.row() else {
             return StoreError::InvalidRequest("a quota is used up".into());
         };
-        let value = match unit {
-            Unit::Count => self.get(quota).to_string(),
-            Unit::Bytes => format_bytes(self.get(quota)),
+        let [singular, plural] = object;
+        let amount = match unit {
+            Unit::Count => pluralize(self.get(quota), singular, plural),
+            Unit::Bytes if plural.is_empty() => format_bytes(self.get(quota)),
+            Unit::Bytes => format!("{} {plural}", format_bytes(self.get(quota))),
         };
-        let space = if object.is_empty() { "" } else { " " };
         let verb = match quota {
             Quota::UserRuns => "have",
             Quota::UserTokensPerDay => "use",
             _ => "hold",
         };
-        let message = format!("{subject} may {verb} at most {value}{space}{object}: {remedy}");
+        let message = format!("{subject} may {verb} at most {amount}: {remedy}");
         let is_request = matches!(quota, Quota::DeltaKeys | Quota::DeltaBytes);
         StoreError::QuotaExceeded { message, key, is_request }
     }

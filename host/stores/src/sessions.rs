@@ -10,7 +10,7 @@ mod sqlite;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hatchery_core::{Event, EventWindow, JsonMap, SessionKey, State, StateScope, StoreError};
+use hatchery_core::{Event, EventWindow, JsonMap, SessionKey, State, StateScope, StoreError, pluralize};
 use imbl::Vector;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -44,8 +44,9 @@ pub(crate) fn reject_partial(event: &Event) -> Result<(), StoreError> {
 
 /// Returns the error of a fork or a rewind to a revision that a session with `count` events does not have.
 pub(crate) fn too_few_events(key: &SessionKey, revision: u64, count: u64) -> StoreError {
+    let events = pluralize(count, "event", "events");
     StoreError::InvalidRequest(format!(
-        "the session has {count} events, so there is no event {revision}: name one of them ({key})"
+        "the session has {events}, so there is no event {revision}: name one of them ({key})"
     ))
 }
 

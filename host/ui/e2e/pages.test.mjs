@@ -165,6 +165,22 @@ test("a YAML file with an error is shown with its line, and its recovery", () =>
     await page.getByRole("alert").waitFor({ state: "hidden" });
   }));
 
+test("a session that could not be read while the host was away is shown when it is back", () =>
+  withPage(
+    host,
+    async (page) => {
+      const { id } = await host.json("/apps/dice/users/away/sessions", {});
+      const route = `**/apps/dice/users/away/sessions/${id}`;
+      await page.route(route, (request) => request.abort());
+      await page.goto(`${host.url}/dev-ui/sessions/dice/users/away/sessions/${id}`);
+      await page.getByRole("alert").getByText("The host cannot be reached").waitFor();
+      await page.unroute(route);
+      await page.getByText("No event yet").waitFor();
+      await page.getByRole("alert").waitFor({ state: "hidden" });
+    },
+    { allowed: [/ERR_FAILED/] },
+  ));
+
 test("sessions are listed, searched, read and deleted", () =>
   withPage(host, async (page) => {
     const user = "ada b/c?";

@@ -17,6 +17,13 @@ describe("requests that overtake each other", () => {
     expect(shown).toEqual(["second"]);
   });
 
+  it("are dropped when their answers are no longer wanted", () => {
+    const requests = new Latest();
+    const isLast = requests.begin();
+    requests.end();
+    expect([isLast(), requests.begin()()]).toEqual([false, true]);
+  });
+
   it("are counted apart for each place that shows answers", () => {
     const [one, other] = [new Latest(), new Latest()];
     const isLast = one.begin();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError};
+use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError, pluralize};
 use thiserror::Error;
 
 use crate::runtime::crash::Crash;
@@ -135,7 +135,9 @@ impl fmt::Display for BusyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waited(time) => write!(f, " after {time:?}"),
-            Self::Queue(calls) => write!(f, ", and {calls} calls wait for one already"),
+            Self::Queue(calls) => {
+                write!(f, ", and {} for one already", pluralize(*calls, "call waits", "calls wait"))
+            }
         }
     }
 }

@@ -112,3 +112,17 @@ async fn what_is_not_on_this_disk_is_named() -> Result<()> {
     assert!(lines[4].starts_with("host key          nothing stored yet"), "{}", output.stdout);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_data_folder_that_does_not_exist_is_refused() -> Result<()> {
+    let folder = desk()?;
+    let whose = ["--app", "desk", "--user", USER];
+    let sessions = [&["sessions", "list"], &whose[..]].concat();
+    for command in [vec!["backup", "copy"], sessions, vec!["memory", "list"]] {
+        let output = hatchery(&folder.served(), &[&command[..], &["--data-dir", "mistyped"]].concat()).await?;
+        let expected = "error: --data-dir mistyped is not a folder; name the data folder of the server\n";
+        assert_eq!((output.success, output.stderr.as_str()), (false, expected), "{command:?}: {}", output.stdout);
+    }
+    ensure!(!folder.file("mistyped").exists() && !folder.file("copy").exists());
+    Ok(())
+}

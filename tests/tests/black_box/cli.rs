@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::{text, text_at};
 use hatchery_tests::{Folder, Host, event, paths};
 use serde_json::Value;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
 /// The output of a command.
@@ -124,6 +124,67 @@ async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
     Ok(())
 }
 
+/// Runs a chat with one message in a terminal of its own. Returns what the terminal received, or `None` if there is no
+/// program that makes terminals.
+async fn chat_in_terminal(folder: &Folder, app: &str, message: &str) -> Result<Option<String>> {
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("'{}' run . {app}", paths::hatchery()?.display()), "/dev/null"]);
+    command.env("TERM", "xterm").env("XDG_CACHE_HOME", paths::cache_folder("cache")?).env_remove("HATCHERY_LOG");
+    command.current_dir(folder.served()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut chat = match command.spawn() {
+        Ok(chat) => chat,
+        Err(error) => {
+            hatchery_tests::skip("a chat in a terminal", &format!("script: {error}"));
+            return Ok(None);
+        }
+    };
+    chat.stdin.take().context("a pipe")?.write_all(format!("{message}\n\x04").as_bytes()).await?;
+    Ok(Some(String::from_utf8(chat.wait_with_output().await?.stdout)?))
+}
+
+#[tokio::test]
+async fn the_progress_bar_is_gone_before_a_chat_begins_in_a_terminal() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("swap.wasm", paths::component("swap")?)?;
+    ensure!(hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?.success);
+    // A bar that goes by itself is often gone in time.
+    for _ in 0..6 {
+        let Some(output) = chat_in_terminal(&folder, "hello", "I am Ada").await? else { return Ok(()) };
+        let (before, after) = output.split_once("Chat with hello.").with_context(|| output.clone())?;
+        assert!(before.contains("loading ") && after.contains("Hello, Ada!"), "{output:?}");
+        assert!(!after.contains("\u{1b}[2K"), "it clears no line: {output:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_without_an_app_names_the_folder_to_check() -> Result<()> {
+    let folder = Folder::empty()?;
+    let output = hatchery(&folder.served(), &["run", "../served", "-m", "Hello"]).await?;
+    assert!(!output.success && output.stderr.contains("run `hatchery doctor ../served`"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("local/root_agent.yaml", "name: local\nmodel: ollama/any\ninstruction: Talk.\n")?;
+    let output = hatchery(&folder.served(), &["run", "local", "-m", "Hello"]).await?;
+    assert!(!output.success && output.stdout.is_empty(), "{}", output.stdout);
+    assert!(
+        output.stderr.starts_with("MODEL_AUTH: model `ollama/any`: no URL: set OLLAMA_BASE_URL"),
+        "{}",
+        output.stderr
+    );
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    folder.write("local/root_agent.yaml", "name: local\nmodel: scripted:none.yaml\ninstruction: Talk.\n")?;
+    let output = hatchery(&folder.served(), &["run", "local", "-m", "Hello"]).await?;
+    let expected = "MODEL_BAD_REQUEST: model `scripted:none.yaml`: cannot read the script none.yaml: ";
+    assert!(output.stderr.starts_with(expected), "{}", output.stderr);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    Ok(())
+}
+
 #[tokio::test]
 async fn inspect_shows_what_a_component_exports() -> Result<()> {
     let folder = Folder::of_samples()?;
@@ -173,6 +234,20 @@ async fn test_fails_if_an_answer_differs_from_the_expected_one() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_conversation_with_an_app_that_cannot_be_used_fails_with_the_reason() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("dice.wasm", "nonsense")?;
+    folder.write("conversation.yaml", "app: dice\nturns: [{user: Hello}]\n")?;
+    let recorded = "app: dice\nuser_messages: [{text: Hello}]\n";
+    folder.write("recorded/generated-recordings.yaml", recorded)?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    let reason = "    app `dice` cannot be used: component `dice` is not a WebAssembly file";
+    assert!(!output.success && output.stdout.ends_with("0 passed, 2 failed\n"), "{}", output.stdout);
+    assert_eq!(output.stdout.matches(reason).count(), 2, "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_new_component_builds_and_is_served() -> Result<()> {
     let folder = Folder::empty()?;
     let sdk = paths::repository().join("guest-sdk/rust");
@@ -208,13 +283,31 @@ async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_path_that_is_no_folder_is_named() -> Result<()> {
+async fn a_new_agent_in_yaml_has_no_language() -> Result<()> {
+    let folder = Folder::empty()?;
+    for option in [["--lang", "python"], ["--sdk", "."]] {
+        let args = [&["new", "welcome", "--kind", "yaml"][..], &option].concat();
+        let output = hatchery(&folder.served(), &args).await?;
+        assert!(!output.success && output.stderr.contains("--lang and --sdk are for components"), "{}", output.stderr);
+    }
+    assert!(!folder.file("welcome").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {
         let output = hatchery(&folder.served(), &[verb, "./no-such-folder"]).await?;
         assert!(!output.success, "{verb}");
-        assert!(output.stderr.contains("no-such-folder"), "{verb}: {}", output.stderr);
+        assert!(output.stderr.starts_with("error: "), "{verb}: {}", output.stderr);
+        assert_eq!(output.stderr.matches("no-such-folder").count(), 1, "{verb}: {}", output.stderr);
     }
+    let push = hatchery(&folder.served(), &["push", ".", "localhost:1/x:1"]).await?;
+    assert_eq!(push.stderr, "error: . is a folder; name the component in it\n");
+    let login = hatchery(&folder.served(), &["login", "tickets", "no-such-folder"]).await?;
+    assert_eq!(login.stderr, "error: no-such-folder is not a folder\n");
+    assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
     Ok(())
 }
 

@@ -58,6 +58,15 @@ async fn components_are_compiled_once_and_reported_with_time_and_size() -> Resul
 }
 
 #[tokio::test]
+async fn hidden_files_are_not_compiled() -> Result<()> {
+    let folder = folder()?;
+    // Such as a file that is being downloaded.
+    folder.write(".swap.wasm", "nonsense")?;
+    assert_eq!(from_cache(&compile(&folder, &["--json"]).await?)?, both_components(false));
+    Ok(())
+}
+
+#[tokio::test]
 async fn processes_can_fill_one_cache_concurrently() -> Result<()> {
     let folder = folder()?;
     let (one, two) = tokio::join!(compile(&folder, &["--json"]), compile(&folder, &["--json"]));
@@ -161,7 +170,7 @@ async fn a_component_with_too_many_or_too_large_functions_is_not_compiled() -> R
     for (limits, expected) in [
         (
             "max_functions: 1",
-            "component `swap` cannot be loaded: it has more than 1 functions; split the component, or raise \
+            "component `swap` cannot be loaded: it has more than 1 function; split the component, or raise \
              `compile.max_functions` in hatchery.yaml",
         ),
         (

@@ -69,6 +69,15 @@ async fn a_case_that_fails_is_explained_and_ends_with_exit_code_1() -> Result<()
 }
 
 #[tokio::test]
+async fn the_results_are_printed_even_if_the_report_cannot_be_written() -> Result<()> {
+    let folder = Folder::of_samples()?;
+    let output = hatchery(&folder.served(), &["eval", "dice", "--json", "--junit", "no-folder/report.xml"]).await?;
+    assert!(!output.success && output.stderr.contains("cannot write no-folder/report.xml"), "{}", output.stderr);
+    assert_eq!(output.json()?["passed"], 3);
+    Ok(())
+}
+
+#[tokio::test]
 async fn eval_prints_json_and_runs_single_cases_with_other_criteria() -> Result<()> {
     let folder = Folder::of_samples()?;
     folder.write("strict.json", json!({"criteria": {"response_match_score": 1.0}}).to_string())?;

@@ -306,7 +306,7 @@ async fn a_connection_counts_as_a_run() -> Result<()> {
     let mut live = Live::connect(&host, "parrot", "s").await?;
     ensure!(event::texts(&live.ask("hello").await?) == ["You said: hello"]);
     let mut other = Live::connect(&host, "parrot", "s").await?;
-    expect_close(&mut other, 1013, "the maximum of 1 runs is active").await?;
+    expect_close(&mut other, 1013, "the maximum of 1 run is active").await?;
     live.close().await?;
     // The close frame is answered before the run has ended.
     let free = async {

@@ -133,6 +133,6 @@ async fn mistakes_are_explained() -> Result<()> {
     );
     assert_eq!(error_of(&folder, &["list", "--dir", "nowhere"]).await?, "error: nowhere is not a folder");
     let neither = memory(&folder, &[&["delete"], &whose[..]].concat()).await?.stderr;
-    assert!(neither.contains("--session <SESSION>"), "{neither}");
+    assert!(neither.contains("<--session <SESSION>|--all>"), "{neither}");
     Ok(())
 }

@@ -34,6 +34,16 @@ async fn models_lists_usable_providers_and_what_the_others_need() -> Result<()> 
 }
 
 #[tokio::test]
+async fn models_reads_the_keys_of_the_folder() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write(".env", "ANTHROPIC_API_KEY=sk-s3cret\n")?;
+    let output = hatchery(&folder.served(), &["models"]).await?;
+    ensure!(output.success && !output.stdout.contains("s3cret"), "{}{}", output.stdout, output.stderr);
+    assert!(output.stdout.contains("✓ Anthropic "), "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
 async fn models_prints_a_table() -> Result<()> {
     let folder = Folder::empty()?;
     let output = hatchery(&folder.served(), &["models"]).await?;

@@ -53,6 +53,8 @@ async fn active_components_keep_their_names_if_duplicates_are_added() -> Result<
         host.wait_for_log("are apps named `dice`; rename or remove one").await?;
         let failed = host.announcement["failed"].as_array().context("failed")?;
         assert_eq!(failed.len(), 2, "{}", host.announcement);
+        let conflicts = host.announcement["conflicts"].as_array().context("conflicts")?;
+        assert!(conflicts.contains(&json!(tool)), "{}", host.announcement);
     }
     Ok(())
 }

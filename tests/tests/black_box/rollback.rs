@@ -158,6 +158,11 @@ async fn a_revision_that_cannot_be_restored_is_an_error() -> Result<()> {
         "error: no stored revision of `swap` starts with `xyz`; see `hatchery rollback swap --list`"
     );
     assert_eq!(
+        rollback_error(&folder, &["swap", "--to", "xyz", "--dir", "../served", "--data-dir", ".hatchery"]).await?,
+        "error: no stored revision of `swap` starts with `xyz`; see `hatchery rollback swap --list --dir ../served --data-dir \
+         .hatchery`"
+    );
+    assert_eq!(
         rollback_error(&folder, &["swap", "--to", &older]).await?,
         format!("error: `swap` is already at revision {}", &older[..12])
     );

@@ -90,6 +90,9 @@ async fn a_host_that_is_not_there_is_named() -> Result<()> {
     let output = paths::command()?.args(["top", "http://127.0.0.1:1", "--once"]).output().await?;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(!output.status.success() && error.contains("http://127.0.0.1:1/stats: no host answers there"), "{error}");
+    let output = paths::command()?.args(["top", "--socket", "/no/such.sock", "--once"]).output().await?;
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    ensure!(error.contains("/no/such.sock: no host answers on this socket; start one with"), "{error}");
     let output = paths::command()?.args(["top", "--interval", "0"]).output().await?;
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     ensure!(error.contains("write a number of seconds from 0.1 to 3600"), "{error}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::{BoxStream, StreamExt};
-use hatchery_core::{Content, Event, RunConfig, RunError, RunState, StreamingMode};
+use hatchery_core::{Content, Event, RunConfig, RunError, RunState, StreamingMode, pluralize};
 use hatchery_engine::{App, RunPermit, RunRequest, RunUpdate, Runner};
 use uuid::Uuid;
 
@@ -93,8 +93,9 @@ impl A2aService {
     fn acquire_permit(&self) -> Result<RunPermit, A2aError> {
         let max = self.settings().max_runs;
         self.0.runner.try_acquire(max).ok_or_else(|| {
-            tracing::info!("the maximum of {max} runs is active; raise server.max_concurrent_runs to allow more");
-            A2aError::new(ErrorKind::Busy, format!("the maximum of {max} runs is active; try again later"))
+            let runs = pluralize(max, "run", "runs");
+            tracing::info!("the maximum of {runs} is active; raise server.max_concurrent_runs to allow more");
+            A2aError::new(ErrorKind::Busy, format!("the maximum of {runs} is active; try again later"))
         })
     }
 

@@ -239,7 +239,7 @@ async fn a_message_that_is_refused_leaves_the_configuration_that_it_would_replac
     let mut params = server.params(json!([{"text": "more"}]), json!({"taskId": task["id"]}));
     let second = config("http://127.0.0.1:1/second");
     params["configuration"] = json!({ "taskPushNotificationConfig": second });
-    assert_eq!(server.error("SendMessage", params).await.1, "the maximum of 1 runs is active; try again later");
+    assert_eq!(server.error("SendMessage", params).await.1, "the maximum of 1 run is active; try again later");
     let kept = server.result("GetTaskPushNotificationConfig", json!({"taskId": task["id"], "id": "one"})).await;
     assert_eq!(kept["url"], "http://127.0.0.1:1/first");
     server.agent.released.add_permits(1);

@@ -4,7 +4,9 @@
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use hatchery_core::{Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, USER_AUTHOR};
+use hatchery_core::{
+    Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, RunError, USER_AUTHOR, pluralize,
+};
 use serde_json::{Value, json};
 
 use crate::terminal::{BOLD, DIM, ERROR, escape_control, truncate};
@@ -28,8 +30,17 @@ pub struct ChatPrinter<O, E> {
     /// Complete events of parallel agents that arrived while another agent's text was streamed. They are printed when
     /// it is complete, so that no text is torn.
     held: Vec<Arc<Event>>,
+    /// The error of the last event with one.
+    event_error: Option<EventError>,
     /// True if the last line does not end with a line break yet.
     is_line_open: bool,
+}
+
+/// An error in an event. It is printed with the next event, since the error that ends the run may say more.
+struct EventError {
+    code: String,
+    message: String,
+    is_printed: bool,
 }
 
 /// An event whose text is printed while it is streamed.
@@ -50,6 +61,7 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
             author: String::new(),
             stream: None,
             held: Vec::new(),
+            event_error: None,
             is_line_open: false,
         }
     }
@@ -72,7 +84,8 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     /// Prints the events that were held. Must be called when the run has ended.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stream = None;
-        self.print_held()
+        self.print_held()?;
+        self.print_event_error()
     }
 
     fn print_held(&mut self) -> io::Result<()> {
@@ -80,6 +93,7 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     }
 
     fn print_now(&mut self, event: &Event) -> io::Result<()> {
+        self.print_event_error()?;
         let parts = event.content.as_ref().map(|content| content.parts.as_slice()).unwrap_or_default();
         let is_printed = self.update_stream(event, parts.iter().filter_map(Part::as_text).collect());
         if !event.partial && !is_printed {
@@ -99,7 +113,7 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
         }
         if let Some(message) = event.error_message.as_deref().or(event.error_code.as_deref()) {
             let code = event.error_code.as_deref().unwrap_or("ERROR");
-            self.write_error(code, message)?;
+            self.event_error = Some(EventError { code: code.into(), message: message.into(), is_printed: false });
         }
         self.out.flush()
     }
@@ -119,11 +133,26 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
         false
     }
 
-    /// Prints the error of a run.
-    pub fn print_error(&mut self, code: &str, message: &str) -> io::Result<()> {
-        self.end_line()?;
-        self.finish()?;
-        self.write_error(code, message)
+    /// Prints the error that ended the run, instead of the event that reports it to clients.
+    pub fn print_error(&mut self, error: &RunError) -> io::Result<()> {
+        self.stream = None;
+        self.print_held()?;
+        let (code, message, client_message) = (error.code(), error.to_string(), error.client_message());
+        let report = self.event_error.take_if(|report| report.code == code && report.message == client_message);
+        if report.is_some_and(|report| report.is_printed && report.message == message) {
+            return Ok(());
+        }
+        self.print_event_error()?;
+        self.write_error(code, &message)
+    }
+
+    fn print_event_error(&mut self) -> io::Result<()> {
+        let Some(error) = self.event_error.take() else { return Ok(()) };
+        if !error.is_printed {
+            self.write_error(&error.code, &error.message)?;
+        }
+        self.event_error = Some(EventError { is_printed: true, ..error });
+        Ok(())
     }
 
     fn write_error(&mut self, code: &str, message: &str) -> io::Result<()> {
@@ -164,7 +193,9 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
             PartData::FunctionResponse(response) => {
                 format!("← {} {}", response.name, Value::from(response.response.clone()))
             }
-            PartData::InlineData(blob) => format!("[{}, {} bytes]", blob.mime_type, blob.data.len()),
+            PartData::InlineData(blob) => {
+                format!("[{}, {}]", blob.mime_type, pluralize(blob.data.len(), "byte", "bytes"))
+            }
             PartData::FileData(file) => format!("[{}]", file.file_uri),
             PartData::ExecutableCode(code) => return self.print_block(author, "code", &code.code),
             PartData::CodeExecutionResult(result) => {
@@ -320,14 +351,41 @@ mod tests {
         assert_eq!(print_all(true, &[event("2", true, call()), event("2", false, call())]).0, "dice\n→ roll({})\n");
     }
 
+    fn error_event(code: &str, message: &str) -> Arc<Event> {
+        Event::new(EventData {
+            author: "dice".into(),
+            error_code: Some(code.into()),
+            error_message: Some(message.into()),
+            ..EventData::default()
+        })
+    }
+
     #[test]
     fn errors_go_to_the_error_stream() {
-        let data = EventData {
-            author: "dice".into(),
-            error_code: Some("MODEL_AUTH".into()),
-            error_message: Some("no key".into()),
-            ..EventData::default()
+        let events = [error_event("MODEL_AUTH", "no key")];
+        assert_eq!(print_all(false, &events), (String::new(), "MODEL_AUTH: no key\n".into()));
+    }
+
+    #[test]
+    fn the_error_of_a_run_is_printed_once_and_in_full() {
+        let errors = |events: &[Arc<Event>], error: &RunError| {
+            let mut errors = Vec::new();
+            let mut printer = ChatPrinter::new(io::sink(), anstream::StripStream::new(&mut errors), false);
+            events.iter().for_each(|event| printer.print(event).unwrap());
+            printer.print_error(error).unwrap();
+            printer.finish().unwrap();
+            drop(printer);
+            String::from_utf8(errors).unwrap()
         };
-        assert_eq!(print_all(false, &[Event::new(data)]), (String::new(), "MODEL_AUTH: no key\n".into()));
+        let internal = RunError::Internal("no disk".into());
+        let report = error_event(internal.code(), &internal.client_message());
+        let full = "INTERNAL: internal error: no disk; please report it\n";
+        assert_eq!(errors(&[], &internal), full);
+        assert_eq!(errors(&[report], &internal), full, "the report for clients says less");
+        let failed = || error_event("MODEL_AUTH", "no key");
+        assert_eq!(errors(&[failed()], &internal), format!("MODEL_AUTH: no key\n{full}"), "another error");
+        let reported = RunError::AlreadyReported { code: "MODEL_AUTH".into(), message: "no key".into() };
+        let bye = event("1", false, vec![Part::text("Bye")]);
+        assert_eq!(errors(&[failed(), bye], &reported), "MODEL_AUTH: no key\n");
     }
 }

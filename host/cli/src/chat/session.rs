@@ -257,11 +257,9 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
 async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> anyhow::Result<RunResult> {
     let mut printer = ChatPrinter::new(stdout(), anstream::stderr(), has_several_agents);
     let mut result = RunResult { outcome: Outcome::Success, pending: PendingCalls::default() };
-    let mut has_printed_error = false;
     while let Some(item) = run.next().await {
         match item {
             Ok(event) => {
-                has_printed_error |= event.error_code.is_some() && !is_json;
                 result.pending.add_event(&event);
                 if is_json {
                     let mut out = plain_stdout();
@@ -273,11 +271,7 @@ async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> 
                 }
             }
             Err(error) => {
-                // The event has the message for clients. The user of the command is the operator, too.
-                let has_more = error.to_string() != error.client_message() && !is_json;
-                if !has_printed_error || has_more {
-                    printer.print_error(error.code(), &error.to_string())?;
-                }
+                printer.print_error(&error)?;
                 result.outcome = outcome_of(&error);
                 break;
             }

@@ -37,7 +37,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
     }
-    let components = files::find(&args.dir, |name| name.ends_with(".wasm"))?;
+    let components = files::find_components(&args.dir)?;
     if components.is_empty() {
         bail!("no component found in {}; create one with `hatchery build`", args.dir.display());
     }

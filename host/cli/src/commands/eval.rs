@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hatchery::Host;
 use hatchery_engine::App;
 use hatchery_eval::{CaseSummary, EvalRequest, EvalSetResult, Metric, parse_test_config, summarize};
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::dotenv::DotEnvSource;
 use crate::eval_report::{self, SetReport};
-use crate::host::{self, ConfigArgs, StorageArgs};
+use crate::host::{self, ConfigArgs, StorageArgs, find_app};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress::EvalProgress;
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_app(&host, &name)?;
+    let app = find_app(host.apps().as_ref(), &name)?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for (set_id, case_ids) in sets {
@@ -119,14 +119,6 @@ fn read_metrics(file: &Path) -> anyhow::Result<Vec<Metric>> {
     Ok(parse_test_config(&json, &file.display().to_string())?)
 }
 
-fn find_app(host: &Host, name: &str) -> anyhow::Result<Arc<App>> {
-    let source = host.apps();
-    source.app(name).ok_or_else(|| match source.report().reason_for_missing_app(name) {
-        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
-        None => anyhow!("app `{name}` not found; available: {}", list_names(&source.app_names())),
-    })
-}
-
 /// Returns the ids of the sets to run, each with the ids of its cases; all of its cases if there is no id.
 async fn select_sets(host: &Host, app: &App, args: &Args) -> anyhow::Result<Vec<(String, Vec<String>)>> {
     let sets = if args.sets.is_empty() { host.evaluations().set_ids(app).await? } else { args.sets.clone() };
@@ -160,22 +152,23 @@ async fn evaluate(host: &Host, app: &Arc<App>, request: EvalRequest) -> anyhow::
     Ok(host.evaluations().evaluate(app, request, &|update| progress.update(update)).await?)
 }
 
-/// Prints the totals, and writes the report.
+/// Prints the totals, and writes the report. A failure of one does not lose the other, since evaluations are expensive.
 fn finish(args: &Args, reports: &[SetReport]) -> anyhow::Result<Outcome> {
     let cases = || reports.iter().flat_map(|report| &report.cases);
     let passed = cases().filter(|case: &&CaseSummary| eval_report::has_passed(case)).count();
     let failed = cases().count() - passed;
+    let printed = if args.json {
+        let sets: Vec<_> =
+            reports.iter().map(|report| json!({"cases": report.cases, "result": report.result})).collect();
+        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "sets": sets}))
+    } else {
+        writeln!(stdout(), "{passed} passed, {failed} failed")
+    };
     if let Some(file) = &args.junit {
         std::fs::write(file, eval_report::junit(reports))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
-    if args.json {
-        let sets: Vec<_> =
-            reports.iter().map(|report| json!({"cases": report.cases, "result": report.result})).collect();
-        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "sets": sets}))?;
-    } else {
-        writeln!(stdout(), "{passed} passed, {failed} failed")?;
-    }
+    printed?;
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
 

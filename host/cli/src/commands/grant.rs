@@ -87,7 +87,7 @@ fn find_component(dir: &Path, component: &str, settings: &Settings) -> anyhow::R
     match component_files(dir, component, settings).as_slice() {
         [file] => Ok(file.clone()),
         [] => {
-            let files = files::find(dir, |name| name.ends_with(".wasm"))?;
+            let files = files::find_components(dir)?;
             let names: Vec<_> =
                 files.iter().filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
             bail!("no component `{component}` in {}; available: {}", dir.display(), list_names(&names))

@@ -34,7 +34,9 @@ pub struct Args {
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, components) = if args.path.is_dir() {
-        (args.path.as_path(), files::find(&args.path, |name| name.ends_with(".wasm") && !name.starts_with('.'))?)
+        (args.path.as_path(), files::find_components(&args.path)?)
+    } else if !args.path.exists() {
+        bail!("{} is neither a file nor a folder", args.path.display());
     } else {
         (args.path.parent().unwrap_or(Path::new("")), vec![args.path.clone()])
     };

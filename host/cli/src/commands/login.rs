@@ -48,6 +48,9 @@ impl Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    if !args.dir.is_dir() {
+        bail!("{} is not a folder", args.dir.display());
+    }
     let loaded = args.config.source(&args.dir).load()?;
     if let Some(explanation) = explain_trust(&loaded) {
         bail!("{explanation}");

@@ -2,13 +2,13 @@
 
 use anyhow::{Context, bail};
 use hatchery::audit::TARGET;
-use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError};
+use hatchery_core::{EventWindow, MemoryEntry, RememberedSession, SessionKey, StoreError, pluralize};
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::commands::Outcome;
 use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
-use crate::terminal::{BOLD, DIM, escape_control, http_date, pluralize};
+use crate::terminal::{BOLD, DIM, escape_control, http_date};
 
 #[derive(clap::Args)]
 #[command(
@@ -72,14 +72,22 @@ struct AddArgs {
     folder: ServiceArgs,
 }
 
+/// The entries to delete.
 #[derive(clap::Args)]
-struct DeleteArgs {
+#[group(required = true, multiple = false)]
+struct DeletionArgs {
     /// Delete the entries of this session
-    #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+    #[arg(long)]
     session: Option<String>,
     /// Delete all entries of the user in the app
     #[arg(long)]
     all: bool,
+}
+
+#[derive(clap::Args)]
+struct DeleteArgs {
+    #[command(flatten)]
+    entries: DeletionArgs,
     #[command(flatten)]
     owner: OwnerArgs,
     #[command(flatten)]
@@ -141,7 +149,7 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     let (config, storage) = args.folder.storage()?;
     audit::open_beside_server(&config.audit, &storage)?;
     let mut sessions = memory.sessions(Some(&args.owner.app), Some(&args.owner.user)).await?;
-    if let Some(id) = &args.session {
+    if let Some(id) = &args.entries.session {
         sessions.retain(|session| *session.key.id == **id);
         if sessions.is_empty() {
             bail!("the memory has no session `{id}` of user `{}` in app `{}`", args.owner.user, args.owner.app);
@@ -154,7 +162,7 @@ async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
     }
     let value = json!({ "deleted": sessions.iter().map(to_json).collect::<Vec<_>>() });
     let entries = sessions.iter().map(|session| session.entries).sum::<u64>();
-    let count = pluralize(usize::try_from(entries).unwrap_or(usize::MAX), "entry", "entries");
+    let count = pluralize(entries, "entry", "entries");
     args.folder.print(&value, [format!("deleted {count} of {}", pluralize(sessions.len(), "session", "sessions"))])
 }
 
@@ -177,7 +185,7 @@ fn to_json(session: &RememberedSession) -> Value {
 
 fn to_line(session: &RememberedSession) -> String {
     let SessionKey { app, user, id } = &session.key;
-    let count = pluralize(usize::try_from(session.entries).unwrap_or(usize::MAX), "entry", "entries");
+    let count = pluralize(session.entries, "entry", "entries");
     let name = format!("app {app}  user {user}  session {id}");
     format!("{BOLD}{}{BOLD:#}  {count}  {DIM}newest {}{DIM:#}", escape_control(&name), http_date(session.newest))
 }

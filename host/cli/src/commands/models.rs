@@ -7,13 +7,14 @@ use anyhow::bail;
 use hatchery::services::{self, Scripts};
 use serde_json::{Value, json};
 
+use crate::dotenv::DotEnvSource;
 use crate::host::{ConfigArgs, explain_trust};
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, SUCCESS, WARNING, escape_control, plain_stdout, stdout};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery models\n  hatchery models my-agents --json\n\n\
-    Reads the environment and DIR/hatchery.yaml. Nothing is sent to a provider, so a key that is set may still be \
+    Reads the environment, the keys in DIR/.env, and DIR/hatchery.yaml. Nothing is sent to a provider, so a key that is set may still be \
     rejected. The models that components export are shown by `hatchery inspect`.")]
 pub struct Args {
     /// The served folder
@@ -24,6 +25,13 @@ pub struct Args {
     /// Print the list as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// Returns the `.env` files to read.
+    pub fn dotenv(&self) -> DotEnvSource {
+        DotEnvSource::of_served_folder(&self.dir, &self.config)
+    }
 }
 
 /// A model provider.

@@ -21,9 +21,9 @@ pub struct Args {
     /// Kind of the project
     #[arg(long, value_enum, default_value_t = TemplateKind::Agent)]
     kind: TemplateKind,
-    /// Language of the component
-    #[arg(long, value_enum, default_value_t = Language::Rust)]
-    lang: Language,
+    /// Language of the component; Rust by default
+    #[arg(long, value_enum)]
+    lang: Option<Language>,
     /// Folder in which the new folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     path: PathBuf,
@@ -43,10 +43,14 @@ fn sdk_location(language: Language) -> (&'static str, &'static str) {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
+    if !args.kind.is_component() && (args.lang.is_some() || args.sdk.is_some()) {
+        bail!("--lang and --sdk are for components: leave them out for an agent in YAML, or choose another --kind");
+    }
+    let lang = args.lang.unwrap_or(Language::Rust);
     let name = args.name.to_string();
     let folder = if args.path == Path::new(".") { name.into() } else { args.path.join(name) };
-    let sdk = find_sdk(args.lang, args.sdk.as_deref(), &args.path, || languages::unpack_sdk(args.lang))?;
-    let mut files = template::write(args.kind, args.lang, &args.name, &sdk, &folder)?;
+    let sdk = find_sdk(lang, args.sdk.as_deref(), &args.path, || languages::unpack_sdk(lang))?;
+    let mut files = template::write(args.kind, lang, &args.name, &sdk, &folder)?;
     if sdk == SdkSource::Embedded && args.kind.is_component() {
         files.push(languages::rust::write_sdk_config(&folder)?);
     }

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use hatchery_registry::{
-    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, SignaturePolicy,
-    SignatureVerifier, TrustedKey,
+    Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, RegistryError,
+    SignaturePolicy, SignatureVerifier, TrustedKey,
 };
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::flags::with_pull_flags;
 use crate::host::ConfigArgs;
 use crate::outcome::Outcome;
 use crate::progress::TransferProgress;
-use crate::terminal::{BOLD, DIM, ERROR, WARNING, format_error, plain_stdout, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, stdout};
 
 #[derive(clap::Args)]
 #[command(
@@ -53,13 +53,16 @@ pub struct Args {
     json: bool,
 }
 
-fn parse_trusted_key(text: &str) -> anyhow::Result<TrustedKey> {
-    let path = Path::new(text);
-    if path.is_file() {
-        let key = std::fs::read_to_string(path).with_context(|| text.to_owned())?;
-        return key.parse().with_context(|| text.to_owned());
-    }
-    Ok(text.parse()?)
+/// Returns the key in a text or in the file that the text names.
+///
+/// # Errors
+/// The reason as a string, because clap prints no causes.
+fn parse_trusted_key(text: &str) -> Result<TrustedKey, String> {
+    let key = match Path::new(text) {
+        path if path.is_file() => std::fs::read_to_string(path).map_err(|error| error.to_string())?,
+        _ => text.to_owned(),
+    };
+    key.parse().map_err(|error: RegistryError| error.to_string())
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
@@ -70,17 +73,20 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
     let folder = ComponentFolder::new(args.dir.clone(), client, args.signature_verifier()?);
     let results = match &args.reference {
-        Some(reference) => vec![folder.add(reference, args.name.as_deref(), args.mode()).await],
+        Some(reference) => {
+            let name = args.name.as_deref().unwrap_or(reference.name());
+            vec![(name.to_owned(), folder.add(reference, Some(name), args.mode()).await)]
+        }
         None => folder.restore(args.mode()).await.map_err(with_pull_flags)?,
     };
     drop(progress);
     let mut outcome = Outcome::Success;
-    for result in results {
+    for (name, result) in results {
         if result.is_err() {
             outcome = Outcome::Failure;
         }
         let result = result.map_err(with_pull_flags);
-        if args.json { print_json(result)? } else { print(result)? }
+        if args.json { print_json(&name, result)? } else { print(&name, result)? }
     }
     Ok(outcome)
 }
@@ -104,19 +110,19 @@ impl Args {
     }
 }
 
-fn print_json(result: anyhow::Result<PulledComponent>) -> anyhow::Result<()> {
+fn print_json(name: &str, result: anyhow::Result<PulledComponent>) -> anyhow::Result<()> {
     let line = match result {
         Ok(pulled) => serde_json::to_value(pulled)?,
-        Err(error) => json!({"error": format_error(&error)}),
+        Err(error) => json!({"name": name, "error": format_error(&error)}),
     };
     Ok(writeln!(plain_stdout(), "{line}")?)
 }
 
-fn print(result: anyhow::Result<PulledComponent>) -> io::Result<()> {
+fn print(name: &str, result: anyhow::Result<PulledComponent>) -> io::Result<()> {
     let pulled = match result {
         Ok(pulled) => pulled,
         Err(error) => {
-            anstream::eprintln!("{ERROR}error:{ERROR:#} {}", format_error(&error));
+            anstream::eprintln!("{ERROR}error:{ERROR:#} {name}: {}", escape_control(&format_error(&error)));
             return Ok(());
         }
     };

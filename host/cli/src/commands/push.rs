@@ -36,6 +36,9 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    if args.file.is_dir() {
+        bail!("{} is a folder; name the component in it", args.file.display());
+    }
     if !args.file.is_file() {
         bail!("{} not found; build it with `hatchery build`", args.file.display());
     }

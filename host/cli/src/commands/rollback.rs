@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
+use hatchery::shell::quote_path;
 use hatchery::{audit, catalog};
 use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256};
 use serde_json::json;
@@ -45,6 +46,20 @@ pub struct Args {
     json: bool,
 }
 
+impl Args {
+    /// Returns the command that lists the revisions, for error messages.
+    fn list_command(&self) -> String {
+        let mut command = format!("hatchery rollback {} --list", self.name);
+        let dir = Some(&self.dir).filter(|dir| dir.as_path() != Path::new("."));
+        for (flag, path) in [("--dir", dir), ("--data-dir", self.data_dir.as_ref())] {
+            if let Some(path) = path {
+                command.push_str(&format!(" {flag} {}", quote_path(path)));
+            }
+        }
+        command
+    }
+}
+
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if !args.dir.is_dir() {
         bail!("{} is not a folder", args.dir.display());
@@ -58,7 +73,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Success);
     }
     let target = match &args.to {
-        Some(prefix) => find_by_prefix(&revisions, prefix, &args.name)?,
+        Some(prefix) => find_by_prefix(&revisions, prefix, &args)?,
         None => find_previous(&revisions, &current, &args.name)?,
     };
     if current.sha256.as_ref() == Some(&target.sha256) {
@@ -121,12 +136,17 @@ fn list_revisions(store: &Revisions, name: &str) -> anyhow::Result<Vec<StoredRev
     Ok(revisions)
 }
 
-fn find_by_prefix<'a>(revisions: &'a [StoredRevision], prefix: &str, name: &str) -> anyhow::Result<&'a StoredRevision> {
+fn find_by_prefix<'a>(
+    revisions: &'a [StoredRevision],
+    prefix: &str,
+    args: &Args,
+) -> anyhow::Result<&'a StoredRevision> {
+    let name = &args.name;
     let prefix = prefix.to_ascii_lowercase();
     let matches: Vec<_> = revisions.iter().filter(|revision| revision.sha256.starts_with(&prefix)).collect();
     match matches.as_slice() {
         [revision] => Ok(revision),
-        [] => bail!("no stored revision of `{name}` starts with `{prefix}`; see `hatchery rollback {name} --list`"),
+        [] => bail!("no stored revision of `{name}` starts with `{prefix}`; see `{}`", args.list_command()),
         several => {
             bail!("{} stored revisions of `{name}` start with `{prefix}`; use a longer prefix", several.len())
         }

@@ -4,15 +4,16 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use hatchery::AppSource;
+use hatchery::shell::quote_path;
 use hatchery_core::Plugin;
 use hatchery_engine::App;
 use hatchery_recordings::Recorder;
 
 use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
-use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
 use crate::terminal::list_names;
@@ -67,7 +68,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, app_name) = resolve_target(&args.target, args.app)?;
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let host = host::open(if args.record.is_some() { builder.reproducible() } else { builder }).await?;
-    let app = select_app(host.apps().as_ref(), app_name)?;
+    let app = select_app(host.apps().as_ref(), app_name, &folder)?;
     let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let has_terminal = std::io::stdin().is_terminal() && !args.json;
     let recorder = args.record.as_deref().map(create_recorder).transpose()?;
@@ -120,21 +121,19 @@ fn resolve_target(target: &Path, app: Option<String>) -> anyhow::Result<(PathBuf
     }
 }
 
-fn select_app(source: &dyn AppSource, name: Option<String>) -> anyhow::Result<Arc<App>> {
+fn select_app(source: &dyn AppSource, name: Option<String>, folder: &Path) -> anyhow::Result<Arc<App>> {
     let names = source.app_names();
     let name = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only.clone(),
         (None, []) => bail!(
             "no app is loaded; add a folder with root_agent.yaml or a component that exports an agent, or run \
-             `hatchery doctor` to see what is wrong"
+             `hatchery doctor {}` to see what is wrong",
+            quote_path(folder)
         ),
         (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
     };
-    source.app(&name).ok_or_else(|| match source.report().reason_for_missing_app(&name) {
-        Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
-        None => anyhow!("app `{name}` not found; available: {}", list_names(&names)),
-    })
+    find_app(source, &name)
 }
 
 /// Returns a plugin that records the session in a folder, which is created.

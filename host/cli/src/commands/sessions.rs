@@ -6,13 +6,15 @@ mod import;
 use std::io::Write;
 
 use hatchery::audit::TARGET;
-use hatchery_core::{Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint, fork_session};
+use hatchery_core::{
+    Event, EventWindow, PartData, Services, Session, SessionKey, SessionPoint, fork_session, pluralize,
+};
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::commands::Outcome;
 use crate::service_args::{OwnerArgs, ServiceArgs, unknown_session};
-use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout, pluralize};
+use crate::terminal::{BOLD, DIM, escape_control, http_date, plain_stdout};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery sessions list --app reception --user ada\n  \
@@ -150,7 +152,7 @@ async fn fork(args: &ForkArgs) -> anyhow::Result<Outcome> {
     ensure_exists(&services, &key).await?;
     let point = args.point.point();
     let fork = fork_session(&*services.sessions, &key, point.as_ref(), args.fork.as_deref()).await?;
-    let events = pluralize(usize::try_from(fork.revision)?, "event", "events");
+    let events = pluralize(fork.revision, "event", "events");
     let line = format!("created session {} with {events}", escape_control(&fork.key.id));
     folder.print(&json!({ "sessionId": &*fork.key.id, "revision": fork.revision }), [line])
 }
@@ -168,7 +170,7 @@ async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
     audit::open_beside_server(&config.audit, &storage)?;
     let rewound = services.sessions.rewind(&key, revision).await?;
     record_deletion(&key, &format!("hatchery sessions rewind to revision {}", rewound.revision));
-    let events = pluralize(usize::try_from(rewound.revision)?, "event", "events");
+    let events = pluralize(rewound.revision, "event", "events");
     let line = format!("session {} has {events} now", escape_control(&key.id));
     folder.print(&json!({ "sessionId": &*key.id, "revision": rewound.revision }), [line])
 }
@@ -232,7 +234,9 @@ fn describe(data: &PartData) -> Option<String> {
         PartData::Text(text) => Some(text.clone()),
         PartData::FunctionCall(call) => Some(format!("[calls {} {}]", call.name, Value::Object(call.args.clone()))),
         PartData::FunctionResponse(response) => Some(format!("[{} returned]", response.name)),
-        PartData::InlineData(blob) => Some(format!("[{} bytes of {}]", blob.data.len(), blob.mime_type)),
+        PartData::InlineData(blob) => {
+            Some(format!("[{} of {}]", pluralize(blob.data.len(), "byte", "bytes"), blob.mime_type))
+        }
         PartData::FileData(file) => Some(format!("[file {}]", file.file_uri)),
         PartData::ExecutableCode(_) => Some("[code]".into()),
         PartData::CodeExecutionResult(_) => Some("[result of code]".into()),

@@ -14,10 +14,10 @@ use serde_json::json;
 use crate::conversation::{self, Conversation, Turn};
 use crate::dotenv::DotEnvSource;
 use crate::files;
-use crate::host::{self, ConfigArgs, StorageArgs, find_served_folder};
+use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
-use crate::terminal::{format_error, list_names, stdout};
+use crate::terminal::{format_error, plain_stdout, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
 
 #[derive(clap::Args)]
@@ -95,11 +95,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     host.close().await;
     let failed = reports.iter().filter(|report| !report.passed).count();
     let passed = reports.len() - failed;
-    let mut out = stdout();
     if args.json {
-        writeln!(out, "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
+        writeln!(plain_stdout(), "{}", json!({"passed": passed, "failed": failed, "conversations": reports}))?;
     } else {
-        writeln!(out, "{passed} passed, {failed} failed")?;
+        writeln!(stdout(), "{passed} passed, {failed} failed")?;
     }
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
@@ -131,9 +130,9 @@ async fn run_conversation(
 ) -> anyhow::Result<TestReport> {
     let Conversation { app, turns, .. } = conversation;
     let mut report = TestReport::new(file, app);
-    let Some(app) = source.app(&report.app) else {
-        report.error = Some(format!("app `{}` not found; available: {}", report.app, list_names(&source.app_names())));
-        return Ok(report);
+    let app = match find_app(source, &report.app) {
+        Ok(app) => app,
+        Err(error) => return Ok(TestReport { error: Some(error.to_string()), ..report }),
     };
     let key = runner.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     for turn in turns {

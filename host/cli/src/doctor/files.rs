@@ -4,14 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
-use hatchery_core::ItemKind;
+use hatchery_core::{ItemKind, pluralize};
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
 use crate::inspection::check_parameters;
-use crate::terminal::pluralize;
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     if diagnosis.catalog.files.is_empty() {

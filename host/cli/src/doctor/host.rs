@@ -7,10 +7,10 @@ use std::path::Path;
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quote_path;
 use hatchery::{CONFIG_FILE, Config, Storage};
+use hatchery_core::pluralize;
 use hatchery_wasm::{CacheState, version};
 
 use super::{Diagnosis, Finding};
-use crate::terminal::pluralize;
 
 pub(super) async fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let versions = format!("hatchery {}, contract hatchery:agent {}", env!("CARGO_PKG_VERSION"), version::OFFERED);

@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 
+use hatchery_core::pluralize;
 use serde::Serialize;
 
-use crate::terminal::{BOLD, DIM, ERROR, SUCCESS, WARNING, escape_control, pluralize};
+use crate::terminal::{BOLD, DIM, ERROR, SUCCESS, WARNING, escape_control};
 
 #[derive(Debug, Serialize)]
 pub struct Report {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, JsonMap, LlmRequest, LlmResponse, ModelError, Plugin, RunError,
-    ToolError, truncate_chars,
+    ToolError, pluralize, truncate_chars,
 };
 use serde_json::Value;
 
@@ -42,8 +42,8 @@ impl Callback for Logging {
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
         let tools: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         let last = request.contents.last().map(|content| summary(content)).unwrap_or_default();
-        let text =
-            format!("{} contents for `{}`, tools {tools:?}, last: {last}", request.contents.len(), request.model);
+        let contents = pluralize(request.contents.len(), "content", "contents");
+        let text = format!("{contents} for `{}`, tools {tools:?}, last: {last}", request.model);
         Self::log(cx, "before_model", &text);
         Ok(None)
     }

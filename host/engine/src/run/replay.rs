@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{AgentContext, AgentId, AgentTree, Event, RunError, USER_AUTHOR};
+use hatchery_core::{AgentContext, AgentId, AgentTree, Event, RunError, USER_AUTHOR, pluralize};
 
 /// The recorded events of a run, or of one branch of a parallel agent. Empty for a run that is new.
 pub(crate) struct Replay {
@@ -189,11 +189,8 @@ impl Replay {
         self.check_failure(agent)?;
         let remaining = std::mem::take(&mut *self.events());
         if !remaining.is_empty() {
-            tracing::warn!(
-                agent,
-                "the agents have changed: {} recorded events match no agent any more",
-                remaining.len()
-            );
+            let events = pluralize(remaining.len(), "recorded event matches", "recorded events match");
+            tracing::warn!(agent, "the agents have changed: {events} no agent any more");
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use hatchery_core::{
     Aggregator, Content, GenerateContentConfig, LlmRequest, Model, ModelError, ModelErrorKind, ModelResolver,
-    StreamingMode,
+    StreamingMode, pluralize,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -65,7 +65,8 @@ fn decide(name: &str, answers: Vec<Result<Answer, String>>) -> Verdict {
     let valid = answers.iter().filter(|answer| answer.verdict == Choice::Valid).count();
     if answers.is_empty() {
         let reason = failure.unwrap_or_else(|| "no answer".into());
-        return Verdict { score: None, explanation: format!("no verdict of `{name}` in {total} answers: {reason}") };
+        let answers = pluralize(total, "answer", "answers");
+        return Verdict { score: None, explanation: format!("no verdict of `{name}` in {answers}: {reason}") };
     }
     let choice = if valid * 2 > answers.len() { Choice::Valid } else { Choice::Invalid };
     let reasoning = answers.iter().find(|answer| answer.verdict == choice).map(|answer| answer.reasoning.as_str());

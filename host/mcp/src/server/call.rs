@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hatchery_core::{
     Content, Event, InputClient, InputError, InputKind, JsonMap, RunConfig, SessionKey, StoreError, StreamingMode,
-    USER_AUTHOR, new_event_id,
+    USER_AUTHOR, new_event_id, pluralize,
 };
 use hatchery_engine::{App, RunRequest};
 use rmcp::RoleServer;
@@ -262,7 +262,8 @@ impl McpService {
         let _cancel = request.cancel.clone().drop_guard();
         let max = self.0.settings.load().max_runs;
         let permit = self.0.runner.try_acquire(max);
-        let permit = permit.ok_or_else(|| format!("the maximum of {max} runs is active; try again later"))?;
+        let permit = permit
+            .ok_or_else(|| format!("the maximum of {} is active; try again later", pluralize(max, "run", "runs")))?;
         let mut run = self.0.runner.run(app, request).await.map_err(|error| error.client_message())?;
         drop(permit);
         let mut events: Vec<Arc<Event>> = Vec::new();

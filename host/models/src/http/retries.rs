@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBuilder, Retryable};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, RetryOptions};
+use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, RetryOptions, pluralize};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::retry::{self as categories, BASE_DELAY, ErrorCategory, MAX_DELAY, RetryStrategy};
@@ -60,9 +60,10 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         .map_err(|mut error| {
             let can_succeed = is_retried(&error, options, started.elapsed());
             if let Some(max) = progress.exhausted_retries().filter(|_| can_succeed) {
+                let retries = pluralize(max, "retry", "retries");
                 error
                     .message
-                    .push_str(&format!("; not sent again: the run has used its {max} retries (`max_model_retries`)"));
+                    .push_str(&format!("; not sent again: the run has used its {retries} (`max_model_retries`)"));
             }
             error
         })

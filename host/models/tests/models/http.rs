@@ -161,7 +161,7 @@ async fn a_request_is_not_sent_again_once_the_run_has_used_its_retries() {
     request.progress.limit_retries(&usage, 1);
     let error = call_error(provider.gemini().as_ref(), request, StreamingMode::Off).await;
     let expected =
-        "Gemini answered HTTP 429: slow down; not sent again: the run has used its 1 retries (`max_model_retries`)";
+        "Gemini answered HTTP 429: slow down; not sent again: the run has used its 1 retry (`max_model_retries`)";
     assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::RateLimited, expected));
     assert_eq!(provider.requests().len(), 2);
 }

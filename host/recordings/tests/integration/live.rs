@@ -233,7 +233,7 @@ async fn another_request_ends_the_conversation_with_a_diff() {
     assert!(message.starts_with("agent `root`: the live request differs from the recorded one\n"), "{message}");
     assert!(message.contains("bye") && message.contains("adieu"), "{message}");
     let error = converse(&replayed(&folder).await, vec![text("hello")]).await.1.unwrap();
-    assert_eq!(error.to_string(), "agent `root`: the conversation ended without 1 recorded requests");
+    assert_eq!(error.to_string(), "agent `root`: the conversation ended without 1 recorded request");
     let more = vec![text("hello"), text("bye"), text("bye")];
     let error = converse(&replayed(&folder).await, more).await.1.unwrap();
     assert_eq!(error.to_string(), "agent `root`: the recording has no more requests of this conversation");

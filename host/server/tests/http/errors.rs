@@ -305,7 +305,7 @@ async fn runs_above_the_limit_are_rejected_with_retry_after() {
         let response = host.post(path, &run_body("says", "hello")).await;
         assert_eq!(response.headers()["retry-after"], "1");
         let body = problem(response, 503, "BUSY").await;
-        assert_eq!(body["detail"], "the maximum of 1 runs is active; try again");
+        assert_eq!(body["detail"], "the maximum of 1 run is active; try again");
     }
     host.signals.resume.add_permits(1);
     let mut answer = String::new();

@@ -39,12 +39,12 @@ async fn a_user_with_too_many_sessions_or_artifacts_gets_an_error() {
     let host = Host::with_quotas(quotas).await;
     host.session("says").await;
     let refused = problem(host.post(SESSIONS, &json!({})).await, 429, "QUOTA_EXCEEDED").await;
-    assert_eq!(refused["detail"], "a user of an app may hold at most 1 sessions: delete some");
+    assert_eq!(refused["detail"], "a user of an app may hold at most 1 session: delete some");
     let artifacts = format!("{SESSIONS}/s/artifacts");
     let body = json!({"filename": "a", "artifact": {"text": "x"}});
     host.post_json(&artifacts, &body).await;
     let refused = problem(host.post(&artifacts, &body).await, 429, "QUOTA_EXCEEDED").await;
-    assert_eq!(refused["detail"], "a session may hold at most 1 versions of artifacts: delete some");
+    assert_eq!(refused["detail"], "a session may hold at most 1 version of artifacts: delete some");
     // Artifacts are deleted with their session, which frees their quota.
     let deleted = host.request(Method::DELETE, &format!("{SESSIONS}/s")).send().await.unwrap();
     assert_eq!(deleted.status(), 204);

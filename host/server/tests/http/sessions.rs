@@ -260,8 +260,8 @@ async fn imports_are_in_the_audit_log() {
     importing().await.post_json(SESSIONS, &import).await;
     let who = r#"app="says" user="u" session="s""#;
     let lines = [
-        format!("WARN message=import {who} decision=\"refused\" detail=\"1 events\""),
-        format!("INFO message=import {who} decision=\"allowed\" detail=\"1 events\""),
+        format!("WARN message=import {who} decision=\"refused\" detail=\"1 event\""),
+        format!("INFO message=import {who} decision=\"allowed\" detail=\"1 event\""),
     ];
     assert_eq!(audit.lines(), lines);
 }

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{Content, Embedder};
+use hatchery_core::{Content, Embedder, pluralize};
 use tokio::time::timeout;
 
 /// How long a call of the embedder may take. A run, or a search, waits for it.
@@ -80,7 +80,9 @@ impl SimilaritySearch {
     async fn embed_batch(&self, batch: &[String]) -> Result<Vec<Vec<f32>>, String> {
         match timeout(TIMEOUT, self.embedder.embed(batch.to_vec())).await {
             Ok(Ok(embedded)) if embedded.len() == batch.len() => Ok(embedded),
-            Ok(Ok(embedded)) => Err(format!("{} vectors instead of {}", embedded.len(), batch.len())),
+            Ok(Ok(embedded)) => {
+                Err(format!("{} instead of {}", pluralize(embedded.len(), "vector", "vectors"), batch.len()))
+            }
             Ok(Err(error)) => Err(error.to_string()),
             Err(_) => Err(format!("no vectors within {} s", TIMEOUT.as_secs())),
         }

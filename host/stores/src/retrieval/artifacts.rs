@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ArtifactService, NewestVersion, PartData, SessionKey, StoreError, Timestamp, matches_wildcard};
+use hatchery_core::{
+    ArtifactService, NewestVersion, PartData, SessionKey, StoreError, Timestamp, matches_wildcard, pluralize,
+};
 use rusqlite::{Connection, params};
 
 use super::index::{FileKey, FileState, PassageIndex};
@@ -224,7 +226,8 @@ impl ArtifactIndex {
             .collect();
         let max = self.source.max_files;
         if newest.len() > max {
-            let message = format!("{session} has more than {max} artifacts to search; choose fewer by `include`");
+            let artifacts = pluralize(max, "artifact", "artifacts");
+            let message = format!("{session} has more than {artifacts} to search; choose fewer by `include`");
             return Err(StoreError::InvalidRequest(message));
         }
         Ok(newest)

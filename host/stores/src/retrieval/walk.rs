@@ -5,7 +5,7 @@ use std::fs::Metadata;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use hatchery_core::matches_wildcard;
+use hatchery_core::{matches_wildcard, pluralize};
 
 use super::FolderSource;
 use super::index::FileState;
@@ -53,5 +53,6 @@ fn is_included(source: &FolderSource, path: &str, metadata: &Metadata) -> bool {
 }
 
 fn too_many(folder: &Path, max: usize) -> String {
-    format!("the folder {} has more than {max} files to search; choose fewer by `include`", folder.display())
+    let files = pluralize(max, "file", "files");
+    format!("the folder {} has more than {files} to search; choose fewer by `include`", folder.display())
 }

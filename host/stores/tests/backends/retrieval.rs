@@ -167,7 +167,7 @@ async fn hidden_linked_binary_large_and_unwanted_files_are_left_out() {
 async fn a_folder_with_too_many_files_and_one_that_is_missing_are_named() {
     let fixture = Fixture::with(&[("a", "x"), ("b", "x")], |source| FolderSource { max_files: 1, ..source });
     let error = fixture.index.search("x", 1).await.unwrap_err().to_string();
-    assert!(error.contains("has more than 1 files to search; choose fewer by `include`"), "{error}");
+    assert!(error.contains("has more than 1 file to search; choose fewer by `include`"), "{error}");
     let error = Fixture::new(&[]).index.search("x", 1).await.unwrap_err().to_string();
     assert!(error.contains("cannot be read"), "{error}");
 }

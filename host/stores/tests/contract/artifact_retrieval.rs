@@ -149,7 +149,7 @@ async fn a_session_with_too_many_artifacts_is_named() {
     save(&artifacts, &s1, "a", "x").await;
     save(&artifacts, &s1, "user:b", "x").await;
     let error = index.search(&artifacts, &s1, "x", 1).await.unwrap_err().to_string();
-    assert_eq!(error, format!("{s1} has more than 1 artifacts to search; choose fewer by `include`"));
+    assert_eq!(error, format!("{s1} has more than 1 artifact to search; choose fewer by `include`"));
 }
 
 #[tokio::test]

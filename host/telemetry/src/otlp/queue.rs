@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hatchery_core::SpanData;
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{SpanData, pluralize};
 use opentelemetry_sdk::error::{OTelSdkError, OTelSdkResult};
 use opentelemetry_sdk::trace::SpanExporter;
 use tokio::runtime::Handle;
@@ -147,10 +147,10 @@ impl<E: SpanExporter> BatchExporter<E> {
         if batch.is_empty() {
             return;
         }
-        let count = batch.len();
+        let spans = pluralize(batch.len(), "span was", "spans were");
         let converted = batch.iter().map(|span| self.converter.convert(span)).collect();
         if let Err(error) = self.runtime.block_on(self.exporter.export(converted)) {
-            tracing::warn!("{count} spans were not exported: {error}");
+            tracing::warn!("{spans} not exported: {error}");
         }
     }
 }

@@ -10,4 +10,9 @@ export class Latest {
     const own = this.#last;
     return () => own === this.#last;
   }
+
+  /** Drops the answers to all requests so far. */
+  end(): void {
+    this.#last += 1;
+  }
 }

@@ -1,6 +1,6 @@
 // The rows of a waterfall, from a trace or from the events of a run.
 
-import { formatBytes, formatCount, formatDuration } from "./format";
+import { formatBytes, formatDuration, plural } from "./format";
 import type { Span } from "./runs";
 import { numberOf, type RunTrace, textOf, type TraceNode } from "./trace";
 
@@ -24,7 +24,7 @@ function noteOf({ kind, attributes, agent, error }: TraceNode): string {
   switch (kind) {
     case "model": {
       const tokens = numberOf(attributes, "gen_ai.usage.input_tokens") + numberOf(attributes, "gen_ai.usage.output_tokens");
-      return tokens > 0 ? `${formatCount(tokens)} tokens` : "";
+      return tokens > 0 ? plural(tokens, "token") : "";
     }
     case "attempt":
     case "network": {

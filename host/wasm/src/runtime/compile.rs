@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hatchery_core::pluralize;
 use thiserror::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -120,7 +121,10 @@ pub(crate) enum CompileError {
          hatchery.yaml"
     )]
     FunctionSize { size: u64, max: u64 },
-    #[error("it has more than {max} functions; split the component, or raise `compile.max_functions` in hatchery.yaml")]
+    #[error(
+        "it has more than {}; split the component, or raise `compile.max_functions` in hatchery.yaml",
+        pluralize(*max, "function", "functions")
+    )]
     Functions { max: u32 },
     #[error("the compiler crashed ({0}); change the file to try again")]
     Crashed(String),

@@ -205,7 +205,7 @@ async fn a_call_that_finds_the_queue_full_fails_at_once() {
     assert_eq!((slow.unwrap(), second.unwrap()), (json!(300), json!({"value": 1})));
     assert_eq!(
         third.unwrap_err().to_string(),
-        "tool `echo` of component `misbehaver` failed: no free instance, and 1 calls wait for one already: all 1 are in use; \
+        "tool `echo` of component `misbehaver` failed: no free instance, and 1 call waits for one already: all 1 are in use; \
          try again later"
     );
 }

@@ -20,7 +20,7 @@ async fn a_host_with_the_maximum_of_runs_says_when_to_try_again() -> Result<()> 
         assert_eq!((refused.status, refused.headers.get("retry-after")), (503, Some(&"1".parse()?)), "{version:?}");
         let error: Value = serde_json::from_str(&refused.text)?;
         assert_eq!(error.pointer("/error/code"), Some(&json!(-32000)));
-        let message = json!("the maximum of 1 runs is active; try again later");
+        let message = json!("the maximum of 1 run is active; try again later");
         assert_eq!(error.pointer("/error/message"), Some(&message));
     }
     let params = version.message(version.text("hi"), json!({}));

@@ -140,3 +140,21 @@ async fn a_folder_without_a_lock_has_nothing_to_restore() -> Result<()> {
     );
     Ok(())
 }
+
+#[tokio::test]
+async fn each_component_that_cannot_be_restored_is_named() -> Result<()> {
+    let folder = Folder::empty()?;
+    let component = |name: &str| {
+        format!(
+            "  {name}:\n    reference: localhost:1/team/{name}:1.0\n    manifest: {NO_DIGEST}\n    file: {NO_DIGEST}\n"
+        )
+    };
+    folder.write("hatchery.lock", format!("version: 1\ncomponents:\n{}{}", component("one"), component("two")))?;
+    let text = refusal(hatchery(&folder.served(), &["pull", "."]).await?)?;
+    contains(&text, &["error: one: the registry localhost:1", "error: two: the registry localhost:1"]);
+    let json = hatchery(&folder.served(), &["pull", ".", "--json"]).await?;
+    assert!(!json.success, "{}", json.stdout);
+    let names: Vec<_> = json.lines()?.iter().map(|line| line["name"].clone()).collect();
+    assert_eq!(names, ["one", "two"], "{}", json.stdout);
+    Ok(())
+}

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::listen::ListenAddress;
 use crate::progress;
-use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, plain_stdout, stdout};
 
 /// A server to describe on standard output.
 pub(super) struct Announcement<'a> {
@@ -54,9 +54,9 @@ fn write_json(listen: &ListenAddress, url: &str, source: &dyn AppSource, loading
     let failed: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
     let line = json!({
         "address": listen.to_string(), "url": url, "apps": source.app_names(), "loading": loading,
-        "failed": failed, "warnings": report.warnings,
+        "failed": failed, "conflicts": conflicts(&report), "warnings": report.warnings,
     });
-    let mut out = stdout();
+    let mut out = plain_stdout();
     writeln!(out, "{line}")?;
     Ok(out.flush()?)
 }

@@ -5,14 +5,16 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::adk_sessions::AdkSessions;
 use hatchery::audit::TARGET;
-use hatchery_core::{EventData, ImportError, JsonMap, SessionImport, SessionKey, SessionService, StoreError};
+use hatchery_core::{
+    EventData, ImportError, JsonMap, SessionImport, SessionKey, SessionService, StoreError, pluralize,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::audit;
 use crate::outcome::Outcome;
 use crate::service_args::ServiceArgs;
-use crate::terminal::{escape_control, pluralize};
+use crate::terminal::escape_control;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -143,7 +145,7 @@ async fn store(
 
 fn record(args: &Args, SessionKey { app, user, id }: &SessionKey, events: u64) {
     let state = if args.shared_state { ", with shared state" } else { "" };
-    let (action, detail) = ("hatchery sessions import", format!("{events} events{state}"));
+    let (action, detail) = ("hatchery sessions import", format!("{}{state}", pluralize(events, "event", "events")));
     tracing::info!(target: TARGET, %app, %user, session = %id, action, decision = "allowed", detail, "import");
 }
 
@@ -160,8 +162,7 @@ fn to_line(key: &SessionKey, stored: &ImportOutcome) -> String {
     let place = format!("session {id} of user {user} in app {app}");
     match stored {
         ImportOutcome::Imported { events } => {
-            let events = pluralize(usize::try_from(*events).unwrap_or(usize::MAX), "event", "events");
-            format!("imported {place} with {events}")
+            format!("imported {place} with {}", pluralize(*events, "event", "events"))
         }
         ImportOutcome::Exists => format!("skipped {place}, which exists"),
     }

@@ -1,6 +1,6 @@
 //! A client of the routes `/stats` and `/events` of a running host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -85,6 +85,8 @@ pub(super) struct FailedFile {
 pub(super) struct HostClient {
     client: Client,
     url: String,
+    /// The path of the Unix socket of the host.
+    socket: Option<PathBuf>,
     key: Option<String>,
 }
 
@@ -99,7 +101,8 @@ impl HostClient {
             }
             None => (builder, url.to_owned()),
         };
-        Ok(Self { client: builder.build()?, url: url.trim_end_matches('/').to_owned(), key })
+        let socket = socket.map(Path::to_owned);
+        Ok(Self { client: builder.build()?, url: url.trim_end_matches('/').to_owned(), socket, key })
     }
 
     /// Returns a snapshot.
@@ -129,7 +132,15 @@ impl HostClient {
         let url = format!("{}{path}", self.url);
         let request = self.client.get(&url);
         let request = self.key.iter().fold(request, |request, key| request.bearer_auth(key));
-        let response = request.send().await.with_context(|| format!("{url}: no host answers there"))?;
+        let response = request.send().await.with_context(|| match &self.socket {
+            Some(socket) => {
+                let socket = socket.display();
+                format!(
+                    "{socket}: no host answers on this socket; start one with `hatchery serve --listen unix:{socket}`"
+                )
+            }
+            None => format!("{url}: no host answers there; start one with `hatchery serve`, or name its URL"),
+        })?;
         match response.status() {
             StatusCode::OK => Ok(response),
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => bail!(

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{
     CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, PartData, RunError, Tool, ToolError,
+    pluralize,
 };
 use serde_json::{Value, json};
 
@@ -83,6 +84,6 @@ fn as_model_input(part: Part) -> Part {
     }
     match str::from_utf8(&blob.data) {
         Ok(text) => Part::text(text),
-        Err(_) => Part::text(format!("({} bytes of {})", blob.data.len(), blob.mime_type)),
+        Err(_) => Part::text(format!("({} of {})", pluralize(blob.data.len(), "byte", "bytes"), blob.mime_type)),
     }
 }

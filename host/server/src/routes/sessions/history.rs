@@ -4,7 +4,9 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use hatchery_core::{EventData, EventWindow, ImportError, JsonMap, RunError, SessionImport, SessionKey, SessionPoint};
+use hatchery_core::{
+    EventData, EventWindow, ImportError, JsonMap, RunError, SessionImport, SessionKey, SessionPoint, pluralize,
+};
 use hatchery_engine::tasks::run_to_completion;
 use serde::Deserialize;
 use tracing::Instrument;
@@ -85,7 +87,7 @@ pub(super) async fn store(
 /// Checks that the client is an operator, or that the configuration allows imports to all clients: imported events can
 /// claim anything about agents, tools and users.
 fn check_import(state: &AppState, principal: &Principal, key: &SessionKey, count: usize) -> Result<(), ApiError> {
-    let (app, user, session, detail) = (&*key.app, &*key.user, &*key.id, format!("{count} events"));
+    let (app, user, session, detail) = (&*key.app, &*key.user, &*key.id, pluralize(count, "event", "events"));
     let is_allowed = match principal {
         Principal::Operator(_) => true,
         Principal::Client(_) => false,

@@ -42,7 +42,7 @@ async fn a_client_with_too_many_requests_in_progress_waits_while_others_are_serv
     let refused = get(&host, BACKEND, "/list-apps").await;
     assert_eq!(refused.headers()["retry-after"], "1");
     let body = problem(refused, 429, "CONCURRENCY_LIMITED").await;
-    assert_eq!(body["detail"], "these credentials are for 1 requests at a time; wait until one has ended");
+    assert_eq!(body["detail"], "these credentials are for 1 request at a time; wait until one has ended");
     for key in [USER, OPERATOR] {
         assert_eq!(get(&host, key, "/list-apps").await.status(), 200);
     }

@@ -1,19 +1,18 @@
 // The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
 // a run continues while another place is open.
 
-import { catalog } from "../../app/catalog.svelte";
+import { retryWhenBack } from "../../app/retry";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
 import { EventLog, localMessage } from "../../model/event-log";
+import { Latest } from "../../model/latest";
 import { newRunId } from "../../model/run-id";
 
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
 const MAX_PAUSE_MS = 2000;
-/** When a session is read again that could not be read because the host was away. */
-const RELOAD_MS = 2000;
 
 export interface RunError {
   code: string;
@@ -44,7 +43,7 @@ class Chat {
   #abort: AbortController | undefined;
   /** The id of the run; undefined until the host has accepted its request. */
   #runId: string | undefined;
-  #reload: ReturnType<typeof setTimeout> | undefined;
+  #loads = new Latest();
 
   turns = $derived(buildTurns(this.log.events));
   confirmations = $derived(openConfirmations(this.turns));
@@ -65,30 +64,22 @@ class Chat {
 
   /** Reads the open session, and again while the host is away. */
   async #load(key: SessionKey): Promise<void> {
+    const isLast = this.#loads.begin();
     this.isLoading = true;
     try {
       const session = await readSession(key);
-      if (!this.isOpen(key)) return;
+      if (!isLast()) return;
       this.log = EventLog.of(session.events);
       this.state = session.state;
       this.loadError = undefined;
     } catch (error) {
-      if (!this.isOpen(key)) return;
+      if (!isLast()) return;
       this.loadError = describeError(error);
-      if (error instanceof HostError && error.isOffline) this.#reloadSoon(key);
+      // A run shows its events itself.
+      retryWhenBack(error, isLast, () => void this.#load(key), () => this.isBusy);
     } finally {
-      if (this.isOpen(key)) this.isLoading = false;
+      if (isLast()) this.isLoading = false;
     }
-  }
-
-  #reloadSoon(key: SessionKey): void {
-    clearTimeout(this.#reload);
-    this.#reload = setTimeout(() => {
-      if (!this.isOpen(key)) return;
-      // The catalog finds out when the host is back. A run shows its events itself.
-      if (catalog.error !== undefined || this.isBusy) this.#reloadSoon(key);
-      else void this.#load(key);
-    }, RELOAD_MS);
   }
 
   close(): void {
@@ -97,7 +88,7 @@ class Chat {
 
   #reset(key: SessionKey | undefined): void {
     this.#abort?.abort();
-    clearTimeout(this.#reload);
+    this.#loads.end();
     this.key = key;
     this.log = EventLog.of([]);
     this.state = {};
