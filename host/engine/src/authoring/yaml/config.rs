@@ -217,6 +217,12 @@ impl AgentConfig {
     }
 }
 
+/// Returns the name in a reference of ADK to code of Python, `{ name: …, args: … }`. `None` for any other value.
+pub(super) fn code_reference(value: &Value) -> Option<&str> {
+    let keys = value.as_object()?;
+    keys.get("name")?.as_str().filter(|_| keys.keys().all(|key| key == "name" || key == "args"))
+}
+
 /// Reads a planner: its name, or the settings of the model's own thinking.
 pub(super) fn planner(planner: Option<&Value>) -> Result<Option<Planner>, String> {
     let Some(planner) = planner else { return Ok(None) };

@@ -91,6 +91,21 @@ fn the_error_of_an_invalid_schema_has_its_location() {
 }
 
 #[test]
+fn a_class_of_python_in_place_of_a_schema_is_an_error() {
+    for (key, reference, class) in [
+        ("output_schema", "{ name: report.Answer }", "report.Answer"),
+        ("input_schema", "{ name: report.ask, args: [{ name: strict, value: true }] }", "report.ask"),
+    ] {
+        assert_eq!(
+            error_of(&format!("name: root\ninstruction: x\n{key}: {reference}\n")),
+            format!(
+                "root_agent.yaml:3:1: `{key}` names the class `{class}`, which the host cannot load; write its JSON Schema"
+            )
+        );
+    }
+}
+
+#[test]
 fn unknown_and_reserved_settings_of_model_calls_are_errors() {
     let with = |settings: &str| error_of(&format!("name: root\ninstruction: x\ngenerate_content_config: {settings}\n"));
     for (settings, reason) in [
