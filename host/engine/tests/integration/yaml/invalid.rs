@@ -12,6 +12,16 @@ fn the_error_of_an_unknown_key_has_its_location() {
 }
 
 #[test]
+fn the_error_of_a_key_that_only_adk_has_names_the_key_to_use() {
+    let code = "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`";
+    let text = "is not a key here; begin `instruction` with its text";
+    for (key, advice) in [("model_code", code), ("modelCode", code), ("static_instruction", text)] {
+        let error = error_of(&format!("name: root\ninstruction: x\n{key}: {{ name: lib.Model }}\n"));
+        assert_eq!(error, format!("root_agent.yaml:3:1: `{key}` {advice}"));
+    }
+}
+
+#[test]
 fn the_error_of_a_wrong_type_has_its_location() {
     let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
     assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
