@@ -178,6 +178,8 @@ async fn memory_is_searched_on_request_and_preloaded() {
     remember(&app).await;
     let events = app.transcript("what do I own?").await;
     assert!(events[1].contains("I own a red bicycle"), "{}", events[1]);
+    let time = app.session().await.events[0].timestamp.to_iso_millis();
+    assert!(events[1].contains(&format!("\"timestamp\":\"{time}\"")), "{}", events[1]);
 
     let model = Arc::new(Scripted::sequence(["nice", "yes"]));
     let app = Harness::new(with_tool(&model, builtin("preload_memory").unwrap())).await;
@@ -185,7 +187,9 @@ async fn memory_is_searched_on_request_and_preloaded() {
     remember(&app).await;
     app.run("my bicycle?").await;
     let request = &model.requests()[1];
-    assert!(request.system_instructions.last().unwrap().contains("user: I own a red bicycle"));
+    let time = app.session().await.events[0].timestamp.to_iso_millis();
+    let entry = format!("Time: {time}\nuser: I own a red bicycle\n");
+    assert!(request.system_instructions.last().unwrap().contains(&entry), "{:?}", request.system_instructions);
     assert!(request.tools.is_empty());
 }
 
