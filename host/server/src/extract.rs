@@ -20,12 +20,12 @@ impl RawJson {
         self.0.is_empty()
     }
 
-    /// Parses the body. An empty one is the default.
+    /// Parses the body. An empty one and `null` are the default.
     ///
     /// # Errors
     /// 400 if it is not JSON, 422 if it has another shape.
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        if self.is_empty() { Ok(T::default()) } else { self.parse() }
+        if self.is_empty() { Ok(T::default()) } else { self.parse::<Option<T>>().map(Option::unwrap_or_default) }
     }
 
     /// Parses the body.
