@@ -71,6 +71,21 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
 }
 
 #[test]
+fn the_error_of_a_name_from_a_python_package_says_where_code_belongs() {
+    for (key, entry) in [
+        ("tools", "name: shop.tools.buy"),
+        ("before_model_callbacks", "name: shop.callbacks.buy"),
+        ("sub_agents", "code: shop.agents.buy"),
+    ] {
+        let error = error_of(&format!("name: root\ninstruction: x\n{key}:\n  - {entry}\n"));
+        assert!(error.starts_with(&format!("root_agent.yaml:4:5: {key}: ")), "{error}");
+        let advice =
+            "; code of a Python or Java package is not loaded: put it into a component, and name it `COMPONENT/buy`";
+        assert!(error.ends_with(advice), "{error}");
+    }
+}
+
+#[test]
 fn locations_are_found_in_braces_and_before_comments() {
     let with = |tools: &str| error_of(&format!("name: root\ninstruction: |\n  tools: {{name: ad}}\n{tools}\n"));
     for (tools, place) in [
