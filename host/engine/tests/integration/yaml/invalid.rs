@@ -28,6 +28,20 @@ fn the_error_of_a_wrong_type_has_its_location() {
 }
 
 #[test]
+fn the_error_of_a_bare_name_has_the_key_to_write() {
+    let with = |lines: &str| error_of(&format!("name: root\ninstruction: x\n{lines}\n"));
+    let name = "invalid type: string \"add\", expected a mapping with `name`";
+    assert_eq!(with("tools: [add]"), format!("root_agent.yaml:3:9: tools[0]: {name}"));
+    assert_eq!(with("before_tool_callbacks: [add]"), format!("root_agent.yaml:3:25: before_tool_callbacks[0]: {name}"));
+    let agent = "invalid type: string \"add\", expected a mapping with `config_path` or `code`";
+    assert_eq!(with("sub_agents: [add]"), format!("root_agent.yaml:3:14: sub_agents[0]: {agent}"));
+    assert_eq!(
+        with("tools:\n  - name: AgentTool\n    args: { agent: add }"),
+        format!("root_agent.yaml:4:5: AgentTool: `agent`: {agent}")
+    );
+}
+
+#[test]
 fn the_error_of_a_key_of_another_class_names_the_class() {
     assert_eq!(
         error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
