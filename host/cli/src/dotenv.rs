@@ -13,7 +13,7 @@ use hatchery::trust::{ConfigSource, TrustStatus};
 use crate::host::{ConfigArgs, app_and_served_folder};
 
 /// The name of the file.
-const FILE_NAME: &str = ".env";
+pub const FILE_NAME: &str = ".env";
 
 /// The ends of names that are read.
 const KEY_SUFFIXES: [&str; 4] = ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"];

@@ -4,10 +4,12 @@
 //! all of them fail.
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::content::{Blob, Content, FileData, FunctionResponse, Part, PartData, PartJson};
 use crate::error::RunError;
 use crate::event::USER_AUTHOR;
+use crate::extra::Extra;
 use crate::json::JsonMap;
 use crate::storable::{MAX_JSON_DEPTH, is_json_too_deep};
 use crate::text::excerpt;
@@ -59,10 +61,48 @@ impl TryFrom<ClientMessage> for Content {
                 &format!("has both `{first}` and `{second}`; a part holds one kind of data"),
             ));
         }
-        let content = Self { role: message.role, parts: message.parts.into_iter().map(|part| part.part).collect() };
+        let mut content = Self { role: message.role, parts: message.parts.into_iter().map(|part| part.part).collect() };
         check_message(&content)?;
+        content.parts.iter_mut().for_each(unify_keys);
         Ok(content)
     }
+}
+
+/// Converts the keys beside the data to camelCase, and removes those that are null: clients read no other form.
+fn unify_keys(part: &mut Part) {
+    let unify = |extra: &mut Extra| *extra = Extra::from(camel_keys(std::mem::take(extra).into()));
+    unify(&mut part.extra);
+    if let PartData::FunctionResponse(response) = &mut part.data {
+        unify(&mut response.extra);
+    }
+}
+
+fn camel_keys(map: JsonMap) -> JsonMap {
+    let entries = map.into_iter().filter(|(_, value)| !value.is_null());
+    let converted = entries.map(|(key, value)| {
+        // Its keys are the client's own.
+        let value = if is_part_metadata(&key) { value } else { camel_value(value) };
+        (camel_case(&key), value)
+    });
+    converted.collect()
+}
+
+fn camel_value(value: Value) -> Value {
+    match value {
+        Value::Object(map) => Value::Object(camel_keys(map)),
+        Value::Array(items) => Value::Array(items.into_iter().map(camel_value).collect()),
+        other => other,
+    }
+}
+
+fn camel_case(key: &str) -> String {
+    let mut words = key.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |camel, word| {
+        let mut letters = word.chars();
+        let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
+        camel + &initial.into_iter().chain(letters).collect::<String>()
+    })
 }
 
 /// Checks that a user may send this message: texts, files and function responses.

@@ -231,6 +231,25 @@ fn client_messages_are_accepted_in_both_spellings() {
 }
 
 #[test]
+fn client_messages_are_kept_in_one_spelling_and_without_nulls() {
+    let sent = json!({"parts": [
+        {"file_data": {"file_uri": "gs://a/b"}, "video_metadata": {"start_offset": "1s", "fps": null}, "part_metadata": {"my_key": 1}},
+        {"function_response": {
+            "id": "c1", "name": "order", "response": {"my_key": null}, "will_continue": false, "scheduling": null,
+            "parts": [{"inline_data": {"mime_type": "a/b", "data": "AAAA"}}],
+        }},
+    ]});
+    let kept = json!({"parts": [
+        {"fileData": {"fileUri": "gs://a/b"}, "videoMetadata": {"startOffset": "1s"}, "partMetadata": {"my_key": 1}},
+        {"functionResponse": {
+            "id": "c1", "name": "order", "response": {"my_key": null}, "willContinue": false,
+            "parts": [{"inlineData": {"mimeType": "a/b", "data": "AAAA"}}],
+        }},
+    ]});
+    assert_eq!(serde_json::to_value(parse_message(sent).unwrap()).unwrap(), kept);
+}
+
+#[test]
 fn invalid_messages_are_rejected_with_part_and_key() {
     let kinds = "`text`, `inlineData`, `fileData` or `functionResponse`";
     let response = |response: Value| json!({"parts": [{ "functionResponse": response }]});

@@ -17,10 +17,11 @@ const METRICS: [&str; 3] = [TOOL_TRAJECTORY, RESPONSE_MATCH, FINAL_RESPONSE_MATC
 /// Maximum number of answers of the judge per turn.
 const MAX_SAMPLES: u32 = 25;
 
-/// A metric with the lowest score that passes.
-#[derive(Debug, Clone, PartialEq)]
+/// A metric with the lowest score that passes. Its JSON is a criterion of ADK, which has the threshold too.
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Metric {
     /// The comparison of the metric.
+    #[serde(flatten)]
     pub criterion: Criterion,
     /// 0 to 1.
     pub threshold: f64,

@@ -3,7 +3,7 @@
 use hatchery_core::Timestamp;
 use serde::{Serialize, Serializer};
 
-use crate::criteria::{Criterion, Metric};
+use crate::criteria::Metric;
 use crate::eval_set::InvocationRecord;
 
 /// The outcome of a metric or a case. A number in JSON.
@@ -60,8 +60,8 @@ pub struct MetricResult {
     pub metric_name: &'static str,
     /// The lowest score that passes.
     pub threshold: f64,
-    /// The comparison of the metric.
-    pub criterion: Criterion,
+    /// The metric with its settings.
+    pub criterion: Metric,
     /// 0 to 1; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
@@ -84,7 +84,7 @@ impl MetricResult {
         Self {
             metric_name: metric.name(),
             threshold: metric.threshold,
-            criterion: metric.criterion.clone(),
+            criterion: metric.clone(),
             score,
             eval_status: EvalStatus::of(score, metric.threshold),
             details: explanation.map(|explanation| MetricDetails { explanation }),

@@ -20,12 +20,12 @@ impl RawJson {
         self.0.is_empty()
     }
 
-    /// Parses the body. An empty one is the default.
+    /// Parses the body. An empty one and `null` are the default.
     ///
     /// # Errors
     /// 400 if it is not JSON, 422 if it has another shape.
     pub(crate) fn parse_or_default<T: DeserializeOwned + Default>(&self) -> Result<T, ApiError> {
-        if self.is_empty() { Ok(T::default()) } else { self.parse() }
+        if self.is_empty() { Ok(T::default()) } else { self.parse::<Option<T>>().map(Option::unwrap_or_default) }
     }
 
     /// Parses the body.
@@ -40,8 +40,22 @@ impl RawJson {
             Category::Syntax | Category::Eof | Category::Io => {
                 malformed(format!("the body is not valid JSON: {error}"))
             }
-            Category::Data => ApiError::invalid(format!("invalid body: {error}")),
+            Category::Data => ApiError::invalid(format!("invalid body: {}", in_terms_of_json(&error.to_string()))),
         })
+    }
+}
+
+/// Replaces the names of Rust's types at the end of a message of serde: clients send objects.
+fn in_terms_of_json(message: &str) -> String {
+    let Some((problem, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let rest = match expected.strip_prefix("struct ") {
+        Some(rest) => Some(rest.trim_start_matches(is_name)),
+        None => expected.strip_prefix("a map"),
+    };
+    match rest {
+        Some(rest) => format!("{problem}, expected an object{rest}"),
+        None => message.to_owned(),
     }
 }
 

@@ -88,6 +88,21 @@ async fn agents_that_use_items_of_the_configuration_are_loaded() -> Result<()> {
 }
 
 #[tokio::test]
+async fn keys_beside_an_agent_are_not_read() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.write("hello/answers.yaml", "turns:\n  - reply: hi\n")?;
+    folder.write("hello/.env", "OPENAI_API_KEY=sk-1\n")?;
+    let warning = "  ! hello/.env: not read; keys are in the `.env` of the served folder itself\n      \
+                   cat ./hello/.env >> ./.env\n";
+    assert_contains(&check_without_errors(&folder).await?, &[warning]);
+    // The folder of the app is served itself.
+    let output = hatchery(&folder.served(), &[&["doctor", "hello"][..], &DATA].concat()).await?;
+    assert!(!output.stdout.contains("not read"), "{}", output.stdout);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_folder_without_problems_passes_and_no_files_are_left() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("swap.wasm", component("swap")?)?;

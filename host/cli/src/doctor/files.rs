@@ -10,6 +10,7 @@ use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
+use crate::dotenv;
 use crate::inspection::check_parameters;
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
@@ -19,7 +20,21 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         return vec![Finding::warning(message).with_fix(fix)];
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
-    files.chain(diagnosis.catalog.components.values().flat_map(check_tools)).collect()
+    let keys = diagnosis.catalog.files.iter().filter_map(|status| check_keys(diagnosis, &status.path));
+    files.chain(keys).chain(diagnosis.catalog.components.values().flat_map(check_tools)).collect()
+}
+
+/// Returns a warning if there are keys beside an agent, where ADK reads them.
+fn check_keys(diagnosis: &Diagnosis<'_>, agent: &Path) -> Option<Finding> {
+    let folder = agent.parent().filter(|folder| is_root_agent(agent) && *folder != diagnosis.folder)?;
+    let file = folder.join(dotenv::FILE_NAME);
+    if !file.is_file() {
+        return None;
+    }
+    let message =
+        format!("{}: not read; keys are in the `.env` of the served folder itself", diagnosis.relative_path(&file));
+    let read = diagnosis.folder.join(dotenv::FILE_NAME);
+    Some(Finding::warning(message).with_fix(format!("cat {} >> {}", quote_path(&file), quote_path(&read))))
 }
 
 /// Returns an error for each tool that no model can call.

@@ -77,6 +77,10 @@ pub fn resolve_tool<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Result<
 fn with_arguments<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Option<Result<Arc<dyn Tool>, S::Error>> {
     Some(match tool.name {
         "AgentTool" => read(source, tool).and_then(|args: AgentToolArgs<S::AgentRef>| {
+            if args.include_plugins == Some(false) {
+                let reason = "`include_plugins` cannot be false: the host's plugins apply to every agent";
+                return Err(invalid(source, tool, reason));
+            }
             let agent = source.agent(args.agent)?;
             let created = AgentTool::new(agent, args.skip_summarization);
             created.map(into_tool).map_err(|reason| invalid(source, tool, &reason.to_string()))
@@ -133,6 +137,9 @@ struct AgentToolArgs<A> {
     agent: A,
     #[serde(default, alias = "skipSummarization")]
     skip_summarization: bool,
+    /// For files of ADK. Plugins always follow into the agent.
+    #[serde(alias = "includePlugins")]
+    include_plugins: Option<bool>,
 }
 
 /// Arguments of `ExampleTool`.

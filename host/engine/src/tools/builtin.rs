@@ -4,6 +4,7 @@ mod artifacts;
 mod at_most_once;
 pub(crate) mod examples;
 pub(crate) mod exit_loop;
+mod get_user_choice;
 mod long_running;
 mod memory;
 mod model_tools;
@@ -21,6 +22,7 @@ pub use artifacts::LoadArtifacts;
 pub use at_most_once::AtMostOnce;
 pub use examples::ExampleTool;
 pub use exit_loop::ExitLoop;
+pub use get_user_choice::GetUserChoice;
 pub use long_running::LongRunning;
 pub use memory::{LoadMemory, PreloadMemory};
 pub use model_tools::{DataStoreSpec, ModelTool, VertexAiSearch};
@@ -31,13 +33,18 @@ pub use stop_streaming::StopStreaming;
 static TOOLS: LazyLock<Factories<Arc<dyn Tool>>> = LazyLock::new(|| {
     let mut tools = Factories::default();
     register::<ExitLoop>(&mut tools, exit_loop::NAME);
+    register::<GetUserChoice>(&mut tools, get_user_choice::NAME);
     register::<LoadArtifacts>(&mut tools, "load_artifacts");
     register::<LoadMemory>(&mut tools, "load_memory");
     register::<PreloadMemory>(&mut tools, "preload_memory");
     register::<StopStreaming>(&mut tools, stop_streaming::NAME);
-    for model_tool in
-        [ModelTool::google_search, ModelTool::google_maps_grounding, ModelTool::url_context, ModelTool::code_execution]
-    {
+    for model_tool in [
+        ModelTool::google_search,
+        ModelTool::enterprise_web_search,
+        ModelTool::google_maps_grounding,
+        ModelTool::url_context,
+        ModelTool::code_execution,
+    ] {
         let name = model_tool().declaration().name.clone();
         tools.register(name, move |_| Ok(Arc::new(model_tool()) as Arc<dyn Tool>));
     }

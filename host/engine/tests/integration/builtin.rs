@@ -178,6 +178,8 @@ async fn memory_is_searched_on_request_and_preloaded() {
     remember(&app).await;
     let events = app.transcript("what do I own?").await;
     assert!(events[1].contains("I own a red bicycle"), "{}", events[1]);
+    let time = app.session().await.events[0].timestamp.to_iso_millis();
+    assert!(events[1].contains(&format!("\"timestamp\":\"{time}\"")), "{}", events[1]);
 
     let model = Arc::new(Scripted::sequence(["nice", "yes"]));
     let app = Harness::new(with_tool(&model, builtin("preload_memory").unwrap())).await;
@@ -185,7 +187,9 @@ async fn memory_is_searched_on_request_and_preloaded() {
     remember(&app).await;
     app.run("my bicycle?").await;
     let request = &model.requests()[1];
-    assert!(request.system_instructions.last().unwrap().contains("user: I own a red bicycle"));
+    let time = app.session().await.events[0].timestamp.to_iso_millis();
+    let entry = format!("Time: {time}\nuser: I own a red bicycle\n");
+    assert!(request.system_instructions.last().unwrap().contains(&entry), "{:?}", request.system_instructions);
     assert!(request.tools.is_empty());
 }
 
@@ -241,9 +245,10 @@ async fn examples_are_in_the_request_and_cannot_be_called() {
 #[tokio::test]
 async fn model_tools_are_requested_and_rejected_for_other_models() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    Harness::new(with_tool(&model, builtin("google_search").unwrap())).await.run("hi").await;
+    let tools = ["google_search", "enterprise_web_search"].map(|name| builtin(name).unwrap());
+    Harness::new(llm_on("root", &model, |llm| llm.tools = tools.into())).await.run("hi").await;
     let request = &model.requests()[0];
-    assert_eq!(request.model_tools, [json!({"googleSearch": {}})]);
+    assert_eq!(request.model_tools, [json!({"googleSearch": {}}), json!({"enterpriseWebSearch": {}})]);
     assert!(request.tools.is_empty());
 
     let agent = llm_with("root", Scripted::new(), |llm| {
@@ -319,6 +324,18 @@ async fn any_tool_can_be_made_long_running() {
             .description
             .ends_with("Its result comes later: do not call it again while it is pending.")
     );
+}
+
+#[tokio::test]
+async fn the_user_chooses_one_of_the_options_of_the_model() {
+    let asks = Reply::call("get_user_choice", json!({"options": ["tea", "coffee"]})).with_id("c1");
+    let model = Arc::new(Scripted::sequence([asks, Reply::text("Here is your tea.")]));
+    let app = Harness::new(with_tool(&model, builtin("get_user_choice").unwrap())).await;
+    let asked = app.run("a drink, please").await;
+    assert_eq!(briefs(&asked), ["root: call get_user_choice{\"options\":[\"tea\",\"coffee\"]}"]);
+    assert_eq!(asked[0].long_running_tool_ids, ["c1"]);
+    let answer = app.send(tool_response("c1", "get_user_choice", json!({"result": "tea"}))).await;
+    assert_eq!(briefs(&answer), ["root: Here is your tea."]);
 }
 
 #[test]

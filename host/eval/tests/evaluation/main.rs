@@ -127,8 +127,8 @@ async fn results_are_stored_in_the_format_of_clients() {
     assert_eq!(
         bad["overallEvalMetricResults"][0],
         json!({
-            "metricName": "tool_trajectory_avg_score", "threshold": 1.0, "criterion": {"matchType": "EXACT"},
-            "score": 0.5, "evalStatus": 2,
+            "metricName": "tool_trajectory_avg_score", "threshold": 1.0,
+            "criterion": {"matchType": "EXACT", "threshold": 1.0}, "score": 0.5, "evalStatus": 2,
         })
     );
     assert!(!json.to_string().contains("null"), "{json}");

@@ -275,17 +275,39 @@ impl ToolsetArgs {
 /// instead.
 fn refuse_inline(key: &str, connection: &Value) -> String {
     let inner = connection.get("server_params").or_else(|| connection.get("serverParams")).unwrap_or(connection);
-    let field = |name: &str, placeholder: &str| {
-        let value = inner.get(name).cloned().unwrap_or_else(|| placeholder.into());
-        format!("      {name}: {value}\n")
-    };
     let lines = if key.starts_with("stdio") {
-        field("command", "npx") + &inner.get("args").map(|_| field("args", "")).unwrap_or_default()
+        let command = inner.get("command").and_then(Value::as_str).unwrap_or("npx");
+        let args = inner.get("args").map(|args| format!("      args: {args}\n")).unwrap_or_default();
+        format!("      command: {}\n{args}{}", Value::from(command), variables("env", inner))
     } else {
-        field("url", "https://tools.example/mcp")
+        let transport = if key.starts_with("sse") { "      transport: sse\n" } else { "" };
+        format!("      url: {}\n{transport}{}", Value::from(url(key, inner)), variables("headers", inner))
     };
     format!(
         "`{key}`: an agent cannot start a process or open a connection of its own. Add the server to hatchery.yaml:\n\n\
          mcp:\n  servers:\n    NAME:\n{lines}\nand refer to it in the agent by `args: {{server: NAME}}`"
     )
+}
+
+/// Returns the URL of a server. The URL in ADK's `SseServerParameters` does not have the endpoint of the event stream.
+fn url(key: &str, params: &Value) -> String {
+    let url = params.get("url").and_then(Value::as_str).unwrap_or("https://tools.example/mcp");
+    if !matches!(key, "sse_server_params" | "sseServerParams") {
+        return url.to_owned();
+    }
+    let endpoint = ["sse_endpoint", "sseEndpoint"].iter().find_map(|key| params.get(*key)?.as_str()).unwrap_or("sse");
+    let path = format!("/{}", endpoint.trim_start_matches('/'));
+    if url.ends_with(&path) { url.to_owned() } else { url.trim_end_matches('/').to_owned() + &path }
+}
+
+/// Returns the lines for a map of the configuration, whose values come from variables of the host: an error must not
+/// repeat secrets. Empty if there is no such map.
+fn variables(key: &str, params: &Value) -> String {
+    let Some(entries) = params.get(key).and_then(Value::as_object).filter(|entries| !entries.is_empty()) else {
+        return String::new();
+    };
+    let variable = |name: &str| name.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    let lines =
+        entries.keys().map(|name| format!("        {}: {{from: {}}}\n", Value::from(name.as_str()), variable(name)));
+    format!("      {key}:\n{}", lines.collect::<String>())
 }

@@ -39,6 +39,31 @@ fn an_agent_cannot_open_a_connection() {
 }
 
 #[test]
+fn the_lines_for_a_server_of_adk_have_its_transport_and_no_secrets() {
+    let has = |args: Value, lines: &str| {
+        let error = error(args);
+        assert!(error.contains(&format!("    NAME:\n{lines}\nand refer")), "{error}");
+        assert!(!error.contains("s3cret"), "{error}");
+    };
+    has(
+        json!({"sse_connection_params": {"url": "http://h/events", "headers": {"x-api-key": "s3cret"}}}),
+        "      url: \"http://h/events\"\n      transport: sse\n      headers:\n        \"x-api-key\": {from: X_API_KEY}\n",
+    );
+    has(
+        json!({"stdio_server_params": {"command": "notes", "env": {"NOTES_KEY": "s3cret"}}}),
+        "      command: \"notes\"\n      env:\n        \"NOTES_KEY\": {from: NOTES_KEY}\n",
+    );
+    for (params, url) in [
+        (json!({"url": "http://h:1/"}), "http://h:1/sse"),
+        (json!({"url": "http://h:1/sse"}), "http://h:1/sse"),
+        (json!({"url": "http://h:1", "sse_endpoint": "/mcp/events"}), "http://h:1/mcp/events"),
+    ] {
+        let lines = format!("      url: \"{url}\"\n      transport: sse\n");
+        has(json!({"sse_server_params": params}), &lines);
+    }
+}
+
+#[test]
 fn a_server_that_must_not_be_used_is_explained() {
     let servers = McpServers::default().with_refused([("files".to_owned(), "it is not trusted".to_owned())]);
     let mut extensions = Extensions::default();

@@ -277,7 +277,11 @@ async fn add_session(
 #[schema(as = EvalRunBody)]
 #[serde(rename_all = "camelCase")]
 struct RunBody {
-    #[serde(alias = "eval_ids", alias = "evalCaseIds", alias = "eval_case_ids", default)]
+    /// The cases to run. Default: `evalIds`.
+    #[serde(alias = "eval_case_ids", default)]
+    eval_case_ids: Vec<String>,
+    /// The cases to run, as older clients name them. Default: all.
+    #[serde(alias = "eval_ids", default)]
     eval_ids: Vec<String>,
     #[serde(alias = "eval_metrics", default)]
     #[schema(value_type = Vec<Object>)]
@@ -336,7 +340,7 @@ async fn evaluate(
     let metrics: Vec<Metric> = body.eval_metrics.into_iter().map(Metric::from_value).collect::<Result<_, _>>()?;
     let request = EvalRequest {
         set_id: set,
-        case_ids: body.eval_ids,
+        case_ids: if body.eval_case_ids.is_empty() { body.eval_ids } else { body.eval_case_ids },
         metrics: (!metrics.is_empty()).then_some(metrics),
         num_runs: body.num_runs,
         parallelism: body.parallelism,

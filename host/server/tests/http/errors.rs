@@ -55,17 +55,18 @@ async fn deeply_nested_json_is_rejected() {
 #[tokio::test]
 async fn a_value_of_the_wrong_type_is_422_with_its_position() {
     let host = Host::start().await;
-    for (key, value) in [
-        ("appName", json!(1)),
-        ("streaming", json!("yes")),
-        ("stateDelta", json!([])),
-        ("newMessage", json!("hello")),
-        ("newMessage", json!({"parts": [{"inlineData": {"mimeType": "image/png", "data": "not base64!"}}]})),
+    for (key, value, expected) in [
+        ("appName", json!(1), "expected a string"),
+        ("streaming", json!("yes"), "expected a boolean"),
+        ("stateDelta", json!([]), "expected an object"),
+        ("newMessage", json!("hello"), "expected an object"),
+        ("newMessage", json!({"parts": [{"inlineData": {"mimeType": "image/png", "data": "not base64!"}}]}), "base64"),
     ] {
         let mut body = run_body("says", "hello");
         body[key] = value;
         let body = problem(host.post("/run", &body).await, 422, "INVALID_REQUEST").await;
-        assert!(body["detail"].as_str().unwrap().contains(" at line 1 column "), "{body}");
+        let detail = body["detail"].as_str().unwrap();
+        assert!(detail.contains(expected) && detail.contains(" at line 1 column "), "{body}");
     }
 }
 

@@ -72,6 +72,24 @@ async fn a_set_is_evaluated_and_its_result_is_listed() {
 }
 
 #[tokio::test]
+async fn cases_are_selected_by_the_keys_of_older_and_newer_clients() {
+    let host = full().await;
+    let cases = ["c", "d"].map(|id| json!({"evalId": id, "conversation": [case("Hi", "You said: Hi")]}));
+    host.post_json("/apps/says/eval-sets", &json!({"evalSet": {"evalSetId": "set", "evalCases": cases}})).await;
+    for (body, count) in [
+        (json!({}), 2),
+        (json!({"evalIds": ["d"]}), 1),
+        (json!({"eval_case_ids": ["d"]}), 1),
+        // Clients of ADK write both.
+        (json!({"evalIds": [], "evalCaseIds": ["d"]}), 1),
+        (json!({"eval_ids": [], "eval_case_ids": []}), 2),
+    ] {
+        let results = host.post_json("/apps/says/eval_sets/set/run-eval", &body).await;
+        assert_eq!(results.as_array().unwrap().len(), count, "{body}");
+    }
+}
+
+#[tokio::test]
 async fn errors_have_their_status() {
     let host = full().await;
     create(&host, "says", json!([])).await;

@@ -33,8 +33,9 @@ async fn a_session_takes_its_id_and_state_from_the_body() {
         assert_eq!(session["state"], json!({"k": 1}));
         assert_eq!(host.get_json(&format!("{SESSIONS}/{id}")).await, session);
     }
-    let session = host.post_json(SESSIONS, &json!({"sessionId": null, "state": null, "events": null})).await;
-    assert_eq!(session["state"], json!({}));
+    for body in [json!({"sessionId": null, "state": null, "events": null}), json!(null)] {
+        assert_eq!(host.post_json(SESSIONS, &body).await["state"], json!({}), "{body}");
+    }
 }
 
 #[tokio::test]
@@ -47,6 +48,7 @@ async fn a_session_with_an_id_in_the_path_takes_wrapped_and_raw_state() {
         (json!({"state": {"k": 1}, "l": 2}), json!({"state": {"k": 1}, "l": 2})),
         (json!({"state": "open"}), json!({"state": "open"})),
         (json!({}), json!({})),
+        (json!(null), json!({})),
     ];
     for (index, (body, state)) in cases.into_iter().enumerate() {
         let session = host.post_json(&format!("{SESSIONS}/{index}"), &body).await;

@@ -316,6 +316,9 @@ export type EvalResultIds = {
 
 /** The request for an evaluation. */
 export type EvalRunBody = {
+  /** The cases to run. Default: `evalIds`. */
+  evalCaseIds?: string[];
+  /** The cases to run, as older clients name them. Default: all. */
   evalIds?: string[];
   evalMetrics?: JsonObject[];
   numRuns?: number;

@@ -117,6 +117,7 @@ mod tests {
     fn each_tool_needs_a_grant_for_its_name() {
         let cases = [
             (json!({"googleSearch": {}}), "google_search"),
+            (json!({"enterpriseWebSearch": {}}), "enterprise_web_search"),
             (json!({"url_context": {}}), "url_context"),
             (json!({"googleMaps": {}}), "google_maps_grounding"),
             (json!({"retrieval": {"vertexAiSearch": {"datastore": "d"}}}), "vertex_ai_search"),

@@ -171,6 +171,11 @@ impl TreeLoader<'_> {
     }
 
     fn schema(&self, key: &str, schema: &Option<Value>, source: &Source<'_>) -> Result<Option<Value>, ConfigError> {
+        if let Some(class) = schema.as_ref().and_then(config::code_reference) {
+            let message =
+                format!("`{key}` names the class `{class}`, which the host cannot load; write its JSON Schema");
+            return Err(source.error(key, "", message));
+        }
         match schema.as_ref().and_then(schema::validation_error) {
             Some(reason) => Err(source.error(key, "", format!("`{key}` is not a JSON Schema: {reason}"))),
             None => Ok(schema.clone()),

@@ -125,14 +125,14 @@ fn tool_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 
 /// A callback by name.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping with `name`")]
 pub(super) struct NameRef {
     pub(super) name: String,
 }
 
 /// A tool by name, with optional arguments.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping with `name`")]
 pub(super) struct ToolRef {
     /// Without the package of ADK.
     #[serde(deserialize_with = "tool_name")]
@@ -151,7 +151,7 @@ fn default_true() -> bool {
 
 /// A sub-agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping with `config_path` or `code`")]
 pub(super) struct SubAgentRef {
     #[serde(alias = "configPath")]
     pub(super) config_path: Option<String>,
@@ -215,6 +215,12 @@ impl AgentConfig {
         }
         None
     }
+}
+
+/// Returns the name in a reference of ADK to code of Python, `{ name: …, args: … }`. `None` for any other value.
+pub(super) fn code_reference(value: &Value) -> Option<&str> {
+    let keys = value.as_object()?;
+    keys.get("name")?.as_str().filter(|_| keys.keys().all(|key| key == "name" || key == "args"))
 }
 
 /// Reads a planner: its name, or the settings of the model's own thinking.

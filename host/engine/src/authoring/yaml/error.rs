@@ -27,7 +27,9 @@ impl ConfigError {
             Some(end) => text.get(..end).unwrap_or(&text).to_owned(),
             None => text,
         };
-        Self::at(file, location, explain_syntax_error(&without_second_spellings(&message)))
+        let explained =
+            replaced_key(&message).unwrap_or_else(|| explain_syntax_error(&without_second_spellings(&message)));
+        Self::at(file, location, explained)
     }
 
     /// Returns the file.
@@ -44,6 +46,19 @@ impl ConfigError {
     pub fn message(&self) -> &str {
         &self.message
     }
+}
+
+/// Returns the message for a key of ADK in whose place the host has another key. `None` for other errors.
+fn replaced_key(message: &str) -> Option<String> {
+    let key = message.strip_prefix("unknown field `")?.split('`').next()?;
+    let advice = match snake_case(key).as_str() {
+        "model_code" => {
+            "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`"
+        }
+        "static_instruction" => "is not a key here; begin `instruction` with its text",
+        _ => return None,
+    };
+    Some(format!("`{key}` {advice}"))
 }
 
 /// Removes names in camel case from a list of expected keys that has them in snake case too.

@@ -30,8 +30,20 @@ impl Source<'_> {
         let at = [key, "name", "code"].into_iter().find_map(|key| error::find(self.text, key, name));
         // A default name is not in the file.
         let at = at.or_else(|| error::find(self.text, key, ""));
-        ConfigError::at(self.path, at, format!("{key}: {error}"))
+        let mut message = format!("{key}: {error}");
+        if let (ResolveError::Unknown { .. }, Some(item)) = (error, item_of_package(name)) {
+            message.push_str("; code of a Python or Java package is not loaded: put it into a component, and name it ");
+            message.push_str(&format!("`COMPONENT/{item}`"));
+        }
+        ConfigError::at(self.path, at, message)
     }
+}
+
+/// Returns the last part of a name such as `package.module.item`, by which files of ADK refer to code. `None` for other
+/// names.
+fn item_of_package(name: &str) -> Option<&str> {
+    let (_, item) = name.rsplit_once('.')?;
+    (!name.contains('/') && !item.is_empty()).then_some(item)
 }
 
 pub(super) fn read(path: &Path) -> Result<String, ConfigError> {

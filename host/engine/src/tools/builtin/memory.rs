@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, FunctionDeclaration, JsonMap, LlmRequest, MemoryEntry, RunError, Tool, ToolError};
+use hatchery_core::{
+    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, MemoryEntry, RunError, Tool, ToolError,
+};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::declaration;
@@ -41,7 +44,26 @@ impl Tool for LoadMemory {
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let query = args.get("query").and_then(Value::as_str).unwrap_or_default();
-        Ok(json!({ "memories": cx.search_memory(query).await? }))
+        let found = cx.search_memory(query).await?;
+        let memories: Vec<_> = found.iter().map(Memory::from).collect();
+        Ok(json!({ "memories": memories }))
+    }
+}
+
+/// An entry for a model, which cannot read the time as a number of seconds.
+#[derive(Serialize)]
+struct Memory<'a> {
+    content: &'a Content,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
+    /// In ISO 8601, as in ADK's `MemoryEntry`.
+    timestamp: String,
+}
+
+impl<'a> From<&'a MemoryEntry> for Memory<'a> {
+    fn from(entry: &'a MemoryEntry) -> Self {
+        let MemoryEntry { content, author, timestamp } = entry;
+        Self { content, author: author.as_deref(), timestamp: timestamp.to_iso_millis() }
     }
 }
 
@@ -86,7 +108,8 @@ fn instruction(memories: &[MemoryEntry]) -> String {
     let mut text = String::from("From earlier conversations with the user, possibly of use:\n<PAST_CONVERSATIONS>\n");
     for memory in memories {
         let author = memory.author.as_deref().unwrap_or("somebody");
-        text.push_str(&format!("{author}: {}\n", memory.content.text()));
+        let time = memory.timestamp.to_iso_millis();
+        text.push_str(&format!("Time: {time}\n{author}: {}\n", memory.content.text()));
     }
     text.push_str("</PAST_CONVERSATIONS>");
     text

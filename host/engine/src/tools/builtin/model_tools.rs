@@ -61,6 +61,11 @@ impl ModelTool {
         Self::new("google_search", json!({"googleSearch": {}}))
     }
 
+    /// Creates the tool for grounding with Web Grounding for Enterprise of Vertex AI.
+    pub fn enterprise_web_search() -> Self {
+        Self::new("enterprise_web_search", json!({"enterpriseWebSearch": {}}))
+    }
+
     /// Creates the tool for grounding with Google Maps.
     pub fn google_maps_grounding() -> Self {
         Self::new("google_maps_grounding", json!({"googleMaps": {}}))

@@ -12,9 +12,33 @@ fn the_error_of_an_unknown_key_has_its_location() {
 }
 
 #[test]
+fn the_error_of_a_key_that_only_adk_has_names_the_key_to_use() {
+    let code = "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`";
+    let text = "is not a key here; begin `instruction` with its text";
+    for (key, advice) in [("model_code", code), ("modelCode", code), ("static_instruction", text)] {
+        let error = error_of(&format!("name: root\ninstruction: x\n{key}: {{ name: lib.Model }}\n"));
+        assert_eq!(error, format!("root_agent.yaml:3:1: `{key}` {advice}"));
+    }
+}
+
+#[test]
 fn the_error_of_a_wrong_type_has_its_location() {
     let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
     assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
+}
+
+#[test]
+fn the_error_of_a_bare_name_has_the_key_to_write() {
+    let with = |lines: &str| error_of(&format!("name: root\ninstruction: x\n{lines}\n"));
+    let name = "invalid type: string \"add\", expected a mapping with `name`";
+    assert_eq!(with("tools: [add]"), format!("root_agent.yaml:3:9: tools[0]: {name}"));
+    assert_eq!(with("before_tool_callbacks: [add]"), format!("root_agent.yaml:3:25: before_tool_callbacks[0]: {name}"));
+    let agent = "invalid type: string \"add\", expected a mapping with `config_path` or `code`";
+    assert_eq!(with("sub_agents: [add]"), format!("root_agent.yaml:3:14: sub_agents[0]: {agent}"));
+    assert_eq!(
+        with("tools:\n  - name: AgentTool\n    args: { agent: add }"),
+        format!("root_agent.yaml:4:5: AgentTool: `agent`: {agent}")
+    );
 }
 
 #[test]
@@ -61,6 +85,21 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
 }
 
 #[test]
+fn the_error_of_a_name_from_a_python_package_says_where_code_belongs() {
+    for (key, entry) in [
+        ("tools", "name: shop.tools.buy"),
+        ("before_model_callbacks", "name: shop.callbacks.buy"),
+        ("sub_agents", "code: shop.agents.buy"),
+    ] {
+        let error = error_of(&format!("name: root\ninstruction: x\n{key}:\n  - {entry}\n"));
+        assert!(error.starts_with(&format!("root_agent.yaml:4:5: {key}: ")), "{error}");
+        let advice =
+            "; code of a Python or Java package is not loaded: put it into a component, and name it `COMPONENT/buy`";
+        assert!(error.ends_with(advice), "{error}");
+    }
+}
+
+#[test]
 fn locations_are_found_in_braces_and_before_comments() {
     let with = |tools: &str| error_of(&format!("name: root\ninstruction: |\n  tools: {{name: ad}}\n{tools}\n"));
     for (tools, place) in [
@@ -86,6 +125,21 @@ fn the_error_of_an_invalid_schema_has_its_location() {
         assert_eq!(
             error_of(&format!("name: root\ninstruction: x\n{key}: {schema}\n")),
             format!("root_agent.yaml:3:1: `{key}` is not a JSON Schema: {reason}")
+        );
+    }
+}
+
+#[test]
+fn a_class_of_python_in_place_of_a_schema_is_an_error() {
+    for (key, reference, class) in [
+        ("output_schema", "{ name: report.Answer }", "report.Answer"),
+        ("input_schema", "{ name: report.ask, args: [{ name: strict, value: true }] }", "report.ask"),
+    ] {
+        assert_eq!(
+            error_of(&format!("name: root\ninstruction: x\n{key}: {reference}\n")),
+            format!(
+                "root_agent.yaml:3:1: `{key}` names the class `{class}`, which the host cannot load; write its JSON Schema"
+            )
         );
     }
 }

@@ -14,7 +14,7 @@ name: root
 instruction: x
 tools:
   - name: AgentTool
-    args: { agent: { config_path: helper.yaml }, skip_summarization: true }
+    args: { agent: { config_path: helper.yaml }, skip_summarization: true, include_plugins: true }
   - name: ExampleTool
     args: { examples: [{ input: { parts: [{ text: hi }] }, output: [{ role: model, parts: [{ text: hello }] }] }] }
   - name: LongRunningFunctionTool
@@ -67,6 +67,10 @@ fn errors_of_tool_arguments_name_the_argument() {
     assert_eq!(
         with("name: AgentTool\n    args: { agent: {} }"),
         "root_agent.yaml: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
+    );
+    assert_eq!(
+        with("name: AgentTool\n    args: { agent: { code: helper }, includePlugins: false }"),
+        "root_agent.yaml:4:5: AgentTool: `include_plugins` cannot be false: the host's plugins apply to every agent"
     );
     assert_eq!(
         with("name: ExampleTool\n    args: { examples: [] }"),

@@ -134,7 +134,7 @@ impl Collector<'_> {
             "load_memory" | "preload_memory" => self.permissions.push(RequiredPermission::Memory),
             "load_artifacts" => self.permissions.push(RequiredPermission::Artifacts),
             // These have no effect outside of the run.
-            "exit_loop" | "code_execution" => {}
+            "exit_loop" | "get_user_choice" | "code_execution" => {}
             builtin if hatchery_engine::builtin::tools().contains(builtin) => {
                 self.permissions.push(RequiredPermission::Item(ItemKind::Tool, builtin.into()));
             }
