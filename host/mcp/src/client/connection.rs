@@ -364,7 +364,8 @@ fn http_transport(
     let headers = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint(&server.url))
         .custom_headers(headers)
-        .max_sse_event_size(limits.max_message);
+        .max_sse_event_size(limits.max_message)
+        .max_json_response_size(limits.max_message);
     Ok((client, config))
 }
 

@@ -217,9 +217,13 @@ async fn an_answer_of_50_megabytes_is_refused() {
         ([("content-type", "application/json")], body).into_response()
     };
     let (address, _server) = serve("127.0.0.1:0", Router::new().route("/mcp", any(large))).await;
-    let error = CallingApp::error(toolset(config(address))).await.to_string();
-    assert!(error.contains("the handshake failed: "), "{error}");
-    assert!(error.contains("16777216"), "{error}");
+    let mut low = config(address);
+    low.limits.max_message = 1 << 20;
+    for (config, limit) in [(config(address), "8388608"), (low, "1048576")] {
+        let error = CallingApp::error(toolset(config)).await.to_string();
+        assert!(error.contains("the handshake failed: "), "{error}");
+        assert!(error.contains(limit), "{error}");
+    }
 }
 
 /// A server of the transport HTTP+SSE, which sends its answers over the event stream.
