@@ -52,7 +52,7 @@ impl Version {
     }
 
     /// Returns the JSON-RPC method of an operation and its parameters.
-    pub(crate) fn encode_call(self, operation: &Operation) -> (&'static str, Value) {
+    pub(crate) fn encode_call(self, operation: Operation) -> (&'static str, Value) {
         match self {
             Self::V0_3 => v0_3::encode_call(operation),
             Self::V1_0 => v1_0::encode_call(operation),

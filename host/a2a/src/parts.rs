@@ -38,6 +38,9 @@ const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the value of a metadata key, with or without the prefix.
 pub(crate) fn metadata_value<'a>(metadata: &'a JsonMap, key: &str) -> Option<&'a Value> {
+    if metadata.is_empty() {
+        return None;
+    }
     metadata.get(&format!("{PREFIX}{key}")).or_else(|| metadata.get(key))
 }
 

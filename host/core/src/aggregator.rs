@@ -2,8 +2,8 @@
 
 use crate::{Content, LlmResponse, Part, PartData};
 
-/// Accumulates response chunks. Adjacent texts are joined, and so are adjacent thoughts; all other parts keep their
-/// order and stay as they are.
+/// Accumulates response chunks. Adjacent texts are joined, and so are adjacent thoughts, unless they have different
+/// signatures; all other parts keep their order and stay as they are.
 #[derive(Debug, Default)]
 pub struct Aggregator {
     response: Option<LlmResponse>,
@@ -51,13 +51,15 @@ impl Aggregator {
             self.parts.push(part);
             return;
         };
+        let is_signed = has_signature(last);
+        // A signature is valid for its own part only.
+        let is_other = is_signed && has_signature(&part) && last.thought_signature != part.thought_signature;
         match (&mut last.data, &part.data) {
             (PartData::Text(text), PartData::Text(more))
-                if last.thought == part.thought && last.extra == part.extra =>
+                if last.thought == part.thought && last.extra == part.extra && !is_other =>
             {
                 text.push_str(more);
-                // Joined parts keep their first non-empty signature.
-                let is_signed = last.thought_signature.as_ref().is_some_and(|signature| !signature.is_empty());
+                // Joined parts keep their non-empty signature.
                 if !is_signed {
                     last.thought_signature = part.thought_signature.filter(|signature| !signature.is_empty());
                 }
@@ -65,6 +67,10 @@ impl Aggregator {
             _ => self.parts.push(part),
         }
     }
+}
+
+fn has_signature(part: &Part) -> bool {
+    part.thought_signature.as_ref().is_some_and(|signature| !signature.is_empty())
 }
 
 fn is_bare_empty_text(part: &Part) -> bool {

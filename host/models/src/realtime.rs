@@ -16,6 +16,7 @@ use serde_json::json;
 use self::protocol::RealtimeProtocol;
 use crate::http::Endpoint;
 use crate::live_socket::{SocketConnection, next_setup_frame, send_frame, within_setup_time};
+use crate::openai::parameters;
 
 /// The model that transcribes the user's speech, unless the run names another one.
 const TRANSCRIPTION_MODEL: &str = "gpt-4o-mini-transcribe";
@@ -69,11 +70,10 @@ impl RealtimeModel {
             return Err(format!("the Realtime API does not have the model tool {tool}; remove it"));
         }
         if !request.tools.is_empty() {
-            let no_parameters = || json!({"type": "object", "properties": {}});
             let tools = request.tools.iter().map(|tool| {
-                let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
                 json!({
-                    "type": "function", "name": tool.name, "description": tool.description, "parameters": parameters
+                    "type": "function", "name": tool.name, "description": tool.description,
+                    "parameters": parameters(tool),
                 })
             });
             session.insert("tools".into(), tools.collect());

@@ -77,7 +77,11 @@ impl VertexPath {
 }
 
 fn regional_url(location: &str) -> String {
-    format!("https://{location}-aiplatform.googleapis.com")
+    match location {
+        // These have several regions.
+        "eu" | "us" => format!("https://aiplatform.{location}.rep.googleapis.com"),
+        region => format!("https://{region}-aiplatform.googleapis.com"),
+    }
 }
 
 impl VertexProvider {

@@ -175,9 +175,9 @@ impl Exchange<'_> {
         let returns_immediately = !connection.is_streaming;
         let request = Box::new(SendRequest { message, returns_immediately, ..SendRequest::default() });
         if connection.is_streaming {
-            self.stream(&connection, &Operation::Stream(request)).await?;
+            self.stream(&connection, Operation::Stream(request)).await?;
         } else {
-            self.accept(connection.send(&Operation::Send(request)).await?).await?;
+            self.accept(connection.send(Operation::Send(request)).await?).await?;
         }
         self.follow(&connection).await
     }
@@ -211,7 +211,7 @@ impl Exchange<'_> {
             }
             last_success = Instant::now();
             if can_subscribe && !self.inbound.has_ended() {
-                match self.stream(connection, &Operation::Subscribe { id }).await {
+                match self.stream(connection, Operation::Subscribe { id }).await {
                     Err(ExchangeError::Client(ClientError::Peer { code, message })) => {
                         // It has ended since, or cannot be subscribed to, so its state is read.
                         tracing::debug!(code, "a remote agent refused a subscription: {message}");
@@ -230,12 +230,12 @@ impl Exchange<'_> {
 
     async fn read_task(&mut self, connection: &Connection, id: String) -> Result<(), ExchangeError> {
         let ReceivedMessage { message, bytes } =
-            connection.task(&Operation::Get { id, history_length: Some(0) }).await?;
+            connection.task(Operation::Get { id, history_length: Some(0) }).await?;
         self.accept(ReceivedMessage { message: Update::Task(message), bytes }).await
     }
 
     /// Receives a stream. One that is lost after the task is known is not an error yet.
-    async fn stream(&mut self, connection: &Connection, operation: &Operation) -> Result<(), ExchangeError> {
+    async fn stream(&mut self, connection: &Connection, operation: Operation) -> Result<(), ExchangeError> {
         let mut updates = match connection.stream(operation).await {
             Ok(updates) => updates,
             Err(error) => stream::iter([Err(error)]).boxed(),
@@ -301,8 +301,7 @@ impl Drop for AbandonedTask {
         }
         let connection = self.open.clone();
         runtime.spawn(async move {
-            let operation = Operation::Cancel { id };
-            let cancel = tokio::time::timeout(CANCEL_TIMEOUT, connection.task(&operation));
+            let cancel = tokio::time::timeout(CANCEL_TIMEOUT, connection.task(Operation::Cancel { id }));
             match cancel.await.unwrap_or(Err(ClientError::TooLong(CANCEL_TIMEOUT))) {
                 Ok(_) => {}
                 Err(error) => tracing::debug!("the task of a remote agent was not canceled: {error}"),

@@ -51,20 +51,20 @@ const MAX_MESSAGE: &str = "max_message";
 
 impl Connection {
     /// Sends a message, and returns its answer.
-    pub(super) async fn send(&self, operation: &Operation) -> Result<ReceivedMessage<Update>, ClientError> {
+    pub(super) async fn send(&self, operation: Operation) -> Result<ReceivedMessage<Update>, ClientError> {
         let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_update(message).map_err(ClientError::Response)?;
         Ok(ReceivedMessage { message, bytes })
     }
 
     /// Returns the task of an operation that results in one.
-    pub(super) async fn task(&self, operation: &Operation) -> Result<ReceivedMessage<Task>, ClientError> {
+    pub(super) async fn task(&self, operation: Operation) -> Result<ReceivedMessage<Task>, ClientError> {
         let ReceivedMessage { message, bytes } = self.call(operation).await?;
         let message = self.version.decode_task(message).map_err(ClientError::Response)?;
         Ok(ReceivedMessage { message, bytes })
     }
 
-    async fn call(&self, operation: &Operation) -> Result<ReceivedMessage<Value>, ClientError> {
+    async fn call(&self, operation: Operation) -> Result<ReceivedMessage<Value>, ClientError> {
         let response = self.post(operation, "application/json").await?;
         let body = self.read(response).await?;
         Ok(ReceivedMessage { message: result_of(&body)?, bytes: body.len() })
@@ -72,7 +72,7 @@ impl Connection {
 
     /// Performs an operation whose result is a stream. An agent that answers with a single result has a stream of one
     /// item.
-    pub(super) async fn stream(&self, operation: &Operation) -> Result<Updates, ClientError> {
+    pub(super) async fn stream(&self, operation: Operation) -> Result<Updates, ClientError> {
         let response = self.post(operation, "text/event-stream").await?;
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let version = self.version;
@@ -87,7 +87,7 @@ impl Connection {
         read_answer(response, self.limits.max_message, "message", MAX_MESSAGE, self.limits.read_timeout).await
     }
 
-    async fn post(&self, operation: &Operation, accept: &str) -> Result<Response, ClientError> {
+    async fn post(&self, operation: Operation, accept: &str) -> Result<Response, ClientError> {
         // The permission may have been withdrawn since the card was read.
         self.egress.check_url(&self.url).map_err(ClientError::Refused)?;
         let (method, mut params) = self.version.encode_call(operation);

@@ -1,7 +1,7 @@
 //! Converts the updates of a remote agent to events of this host. Chunks of artifacts become partial events, calls that
 //! wait for the client become long-running calls.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{Content, EventActions, EventData, JsonMap, Part as HostPart, new_event_id};
@@ -289,7 +289,8 @@ impl AnswerConverter {
     pub(super) fn finish(&mut self) -> Vec<EventData> {
         let mut events = self.flush();
         if events.is_empty() && !self.has_emitted && self.context_id.is_some() {
-            events.push(EventData { custom_metadata: Some(Box::new(self.ids())), ..EventData::default() });
+            events
+                .push(EventData { custom_metadata: Some(Box::new(Value::Object(self.ids()))), ..EventData::default() });
         }
         events
     }
@@ -312,17 +313,14 @@ impl AnswerConverter {
         let mut custom = custom.unwrap_or_default();
         // Keys that the peer received from agents it called.
         custom.retain(|key, _| !key.starts_with(METADATA_PREFIX));
-        if let Value::Object(ids) = self.ids() {
-            custom.extend(ids);
-        }
+        custom.extend(self.ids());
         event.custom_metadata = Some(Box::new(Value::Object(custom)));
         event
     }
 
-    fn ids(&self) -> Value {
-        let ids = [(TASK_ID, &self.task_id), (CONTEXT_ID, &self.context_id)];
-        let ids: BTreeMap<_, _> = ids.into_iter().filter_map(|(key, id)| Some((key, id.as_ref()?))).collect();
-        json!(ids)
+    fn ids(&self) -> JsonMap {
+        let ids = [(CONTEXT_ID, &self.context_id), (TASK_ID, &self.task_id)];
+        ids.into_iter().filter_map(|(key, id)| Some((key.to_owned(), Value::String(id.clone()?)))).collect()
     }
 }
 

@@ -122,7 +122,7 @@ proptest! {
         for version in VERSIONS {
             let push = request.push.clone().map(|push| PushConfig { version, ..push });
             let operation = Operation::Send(Box::new(SendRequest { push, ..request.clone() }));
-            let (method, params) = version.encode_call(&operation);
+            let (method, params) = version.encode_call(operation.clone());
             let (decoded_version, decoded) = Version::decode_call(method, params).unwrap();
             prop_assert_eq!((decoded_version, decoded.unwrap()), (version, operation.clone()));
         }
@@ -171,7 +171,7 @@ fn all_other_operations_are_read_as_they_were_written() {
     };
     for version in VERSIONS {
         for operation in operations(version) {
-            let (method, params) = version.encode_call(&operation);
+            let (method, params) = version.encode_call(operation.clone());
             assert_eq!(Version::decode_call(method, params), Some((version, Ok(operation.clone()))), "{method}");
         }
     }

@@ -112,8 +112,7 @@ fn decode_send(params: Value) -> Result<Box<SendRequest>, String> {
     }))
 }
 
-fn encode_send(request: &SendRequest) -> Value {
-    let request = request.clone();
+fn encode_send(request: SendRequest) -> Value {
     write(WireSend {
         message: Some(request.message.into()),
         configuration: WireConfiguration {
@@ -170,10 +169,10 @@ fn decode_small_call(method: &str, params: &Value) -> Option<Result<Operation, S
     })
 }
 
-pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
+pub(super) fn encode_call(operation: Operation) -> (&'static str, Value) {
     match operation {
-        Operation::Send(request) => ("message/send", encode_send(request)),
-        Operation::Stream(request) => ("message/stream", encode_send(request)),
+        Operation::Send(request) => ("message/send", encode_send(*request)),
+        Operation::Stream(request) => ("message/stream", encode_send(*request)),
         Operation::Get { id, history_length: None } => ("tasks/get", json!({"id": id})),
         Operation::Get { id, history_length } => ("tasks/get", json!({"id": id, "historyLength": history_length})),
         // Version 0.3 has no such method.
@@ -181,7 +180,7 @@ pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
         Operation::Cancel { id } => ("tasks/cancel", json!({"id": id})),
         Operation::Subscribe { id } => ("tasks/resubscribe", json!({"id": id})),
         Operation::SetPush { task_id, config } => {
-            ("tasks/pushNotificationConfig/set", wire_task_push(task_id, config.clone()))
+            ("tasks/pushNotificationConfig/set", wire_task_push(&task_id, config))
         }
         Operation::GetPush { task_id, id } => {
             ("tasks/pushNotificationConfig/get", json!({"id": task_id, "pushNotificationConfigId": id}))

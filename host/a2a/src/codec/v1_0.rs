@@ -132,8 +132,7 @@ fn decode_send(params: Value) -> Result<Box<SendRequest>, String> {
     }))
 }
 
-fn encode_send(request: &SendRequest) -> Value {
-    let request = request.clone();
+fn encode_send(request: SendRequest) -> Value {
     write(WireSend {
         message: Some(request.message.into()),
         configuration: WireConfiguration {
@@ -219,12 +218,12 @@ fn decode_small_call(method: &str, params: &Value) -> Option<Result<Operation, S
     })
 }
 
-pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
+pub(super) fn encode_call(operation: Operation) -> (&'static str, Value) {
     match operation {
-        Operation::Send(request) => ("SendMessage", encode_send(request)),
-        Operation::Stream(request) => ("SendStreamingMessage", encode_send(request)),
+        Operation::Send(request) => ("SendMessage", encode_send(*request)),
+        Operation::Stream(request) => ("SendStreamingMessage", encode_send(*request)),
         Operation::Get { id, history_length } => {
-            ("GetTask", write(WireTaskId { id: Some(id.clone()), task_id: None, history_length: *history_length }))
+            ("GetTask", write(WireTaskId { id: Some(id), task_id: None, history_length }))
         }
         Operation::List(request) => {
             let ListRequest {
@@ -235,7 +234,7 @@ pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
                 page_token,
                 history_length,
                 includes_artifacts,
-            } = request.clone();
+            } = request;
             let status = state.map(|state| state_name(state).to_owned());
             let include_artifacts = includes_artifacts;
             let status_timestamp_after = changed_since.map(Timestamp::to_iso);
@@ -253,7 +252,7 @@ pub(super) fn encode_call(operation: &Operation) -> (&'static str, Value) {
         Operation::Cancel { id } => ("CancelTask", json!({"id": id})),
         Operation::Subscribe { id } => ("SubscribeToTask", json!({"id": id})),
         Operation::SetPush { task_id, config } => {
-            ("CreateTaskPushNotificationConfig", write(wire_push(task_id, config.clone())))
+            ("CreateTaskPushNotificationConfig", write(wire_push(&task_id, config)))
         }
         Operation::GetPush { task_id, id } => {
             ("GetTaskPushNotificationConfig", json!({"taskId": task_id, "id": id.as_deref().unwrap_or_default()}))

@@ -95,13 +95,19 @@ impl Invocation {
         // Speech is not stored, and ends with the run's time.
         if max_bytes > 0 && !(self.run_config.live.is_some() && event.is_media_chunk()) {
             // The event keeps its JSON for the store or the client, which need it next.
-            let bytes = event.json().len() as u64;
+            let bytes = if self.needs_json(event) { event.json().len() } else { event.json_len() } as u64;
             let bytes = self.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             if bytes > max_bytes {
                 return Err(self.exceed(RunLimit::EventBytes, max_bytes, event));
             }
         }
         self.parent.as_ref().map_or(Ok(()), |parent| parent.count_event(event))
+    }
+
+    /// Returns true if the JSON of the event is needed after it is counted. The temporary session of an agent that is
+    /// called as a tool is not stored, and only its journal needs the JSON.
+    fn needs_json(&self, event: &Event) -> bool {
+        !self.is_in_tool || (!event.partial && self.journal.is_some())
     }
 
     /// Records that an event has exceeded a limit. The first one of a run is written to the audit log.

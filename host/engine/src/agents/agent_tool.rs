@@ -188,7 +188,8 @@ impl EventSink for AnswerCollector {
 }
 
 fn has_text(event: &Event) -> bool {
-    event.content.as_ref().is_some_and(|content| !content.text().is_empty())
+    let mut parts = event.content.iter().flat_map(|content| &content.parts);
+    parts.any(|part| !part.thought && part.as_text().is_some_and(|text| !text.is_empty()))
 }
 
 /// Returns the answer of a tool that the event ends in; of several tools, all answers by their names. `None` if the

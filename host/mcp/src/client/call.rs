@@ -5,7 +5,7 @@ use rmcp::RoleClient;
 use rmcp::model::{CancelledNotification, CancelledNotificationParam, ClientRequest, RequestId, ServerResult};
 use rmcp::service::{Peer, PeerRequestOptions, ServiceError};
 
-use super::connection::{Connection, describe_causes};
+use super::connection::{Connection, describe_causes, http_error};
 use super::supervisor::Server;
 
 impl Server {
@@ -53,7 +53,12 @@ impl Server {
                 connection.failure().for_callers()
             ),
             ServiceError::TransportSend(error) => {
-                format!("{what} did not reach the MCP server `{server}`: {}", describe_causes(error.error.as_ref()))
+                let reason = describe_causes(error.error.as_ref());
+                if http_error(error.error.as_ref()).is_some_and(reqwest::Error::is_connect) {
+                    format!("{what} did not reach the MCP server `{server}`: {reason}")
+                } else {
+                    format!("{what} of the MCP server `{server}` failed, and may have had an effect: {reason}")
+                }
             }
             error => format!("{what} of the MCP server `{server}` failed: {error}"),
         })

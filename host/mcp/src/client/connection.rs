@@ -13,6 +13,7 @@ use rmcp::service::{ClientInitializeError, ClientLifecycleMode, ClientServiceExt
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+    StreamableHttpError,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -343,9 +344,13 @@ fn describe_handshake(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Describes an error of a transport with its causes.
-pub(super) fn describe_causes(error: &dyn Error) -> String {
+/// Describes an error of a transport with its causes, without the URL, which may hold a key.
+pub(super) fn describe_causes(error: &(dyn Error + 'static)) -> String {
+    let http_error = http_error(error);
     let (mut text, mut cause) = (error.to_string(), error.source());
+    if cause.is_none() {
+        cause = http_error.and_then(|error| error.source());
+    }
     while let Some(error) = cause {
         let reason = error.to_string();
         if !text.contains(&reason) {
@@ -353,7 +358,26 @@ pub(super) fn describe_causes(error: &dyn Error) -> String {
         }
         cause = error.source();
     }
-    text
+    match http_error.and_then(reqwest::Error::url) {
+        Some(url) => text.replace(&format!(" for url ({url})"), ""),
+        None => text,
+    }
+}
+
+/// Returns the error of the HTTP client that has caused an error of a transport.
+pub(super) fn http_error(error: &(dyn Error + 'static)) -> Option<&reqwest::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        // The library does not report it as a source.
+        if let Some(StreamableHttpError::Client(error)) = error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+            return Some(error);
+        }
+        if let Some(error) = error.downcast_ref::<reqwest::Error>() {
+            return Some(error);
+        }
+        next = error.source();
+    }
+    None
 }
 
 fn http_transport(
@@ -364,7 +388,8 @@ fn http_transport(
     let headers = headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let config = StreamableHttpClientTransportConfig::with_uri(endpoint(&server.url))
         .custom_headers(headers)
-        .max_sse_event_size(limits.max_message);
+        .max_sse_event_size(limits.max_message)
+        .max_json_response_size(limits.max_message);
     Ok((client, config))
 }
 

@@ -6,7 +6,9 @@ use std::sync::Once;
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::response::IntoResponse;
+use axum::http::{HeaderValue, StatusCode};
+use axum::middleware::map_response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use futures::{StreamExt, stream};
@@ -190,10 +192,58 @@ async fn a_server_that_cannot_be_reached_is_reported() {
     let (address, server) = serve("127.0.0.1:0", Router::new()).await;
     server.abort();
     let _ = server.await;
-    let error = CallingApp::error(toolset(config(address))).await.to_string();
+    let error = CallingApp::error(toolset(config_with_key(address))).await.to_string();
     assert!(
         error.starts_with("toolset `mcp:erratic`: the MCP server `erratic` is not available: the handshake failed: ")
     );
+    assert!(!error.contains("s3cret"), "{error}");
+}
+
+/// Returns the settings of a server whose URL holds a key.
+fn config_with_key(address: SocketAddr) -> ServerConfig {
+    let url = format!("http://{address}/mcp?key=s3cret");
+    ServerConfig::new(Transport::Http(HttpServer { url, ..HttpServer::default() }))
+}
+
+/// A server that closes each connection after one answer, and never answers a call with the argument `breaks`.
+fn closing_peer() -> Router {
+    let answer = |Json(message): Json<Value>| async move {
+        let result = match message["method"].as_str() {
+            Some("initialize") => json!({
+                "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                "serverInfo": {"name": "closing", "version": "1"},
+            }),
+            Some("tools/list") => json!({"tools": [{"name": "token", "inputSchema": {"type": "object"}}]}),
+            Some("tools/call") if message["params"]["arguments"]["breaks"] == true => {
+                let broken = stream::iter([Err::<String, _>(std::io::Error::other("broken on purpose"))]);
+                return ([("content-type", "application/json")], Body::from_stream(broken)).into_response();
+            }
+            Some("tools/call") => json!({"content": [{"type": "text", "text": "done"}]}),
+            _ => return StatusCode::ACCEPTED.into_response(),
+        };
+        Json(json!({"jsonrpc": "2.0", "id": message["id"], "result": result})).into_response()
+    };
+    let close = |mut response: Response| async move {
+        response.headers_mut().insert("connection", HeaderValue::from_static("close"));
+        response
+    };
+    Router::new().route("/mcp", axum::routing::post(answer)).layer(map_response(close))
+}
+
+#[tokio::test]
+async fn an_error_of_a_call_tells_whether_it_was_sent_and_does_not_show_the_url() {
+    let (address, server) = serve("127.0.0.1:0", closing_peer()).await;
+    let calls = [("token", json!({})), ("token", json!({"breaks": true})), ("token", json!({}))];
+    let app = CallingApp::new(toolset(config_with_key(address)), &calls).await;
+    assert_eq!(app.response().await["text_output"][0]["text"], "done");
+    let broken = app.response().await;
+    let expected = "the call of `token` of the MCP server `erratic` failed, and may have had an effect: ";
+    assert!(error(&broken).starts_with(expected), "{broken}");
+    server.abort();
+    let _ = server.await;
+    let unsent = app.response().await;
+    assert!(error(&unsent).starts_with("the call of `token` did not reach the MCP server `erratic`: "), "{unsent}");
+    assert!([&broken, &unsent].iter().all(|response| !error(response).contains("s3cret")), "{broken} {unsent}");
 }
 
 #[tokio::test]
@@ -217,9 +267,13 @@ async fn an_answer_of_50_megabytes_is_refused() {
         ([("content-type", "application/json")], body).into_response()
     };
     let (address, _server) = serve("127.0.0.1:0", Router::new().route("/mcp", any(large))).await;
-    let error = CallingApp::error(toolset(config(address))).await.to_string();
-    assert!(error.contains("the handshake failed: "), "{error}");
-    assert!(error.contains("16777216"), "{error}");
+    let mut low = config(address);
+    low.limits.max_message = 1 << 20;
+    for (config, limit) in [(config(address), "8388608"), (low, "1048576")] {
+        let error = CallingApp::error(toolset(config)).await.to_string();
+        assert!(error.contains("the handshake failed: "), "{error}");
+        assert!(error.contains(limit), "{error}");
+    }
 }
 
 /// A server of the transport HTTP+SSE, which sends its answers over the event stream.

@@ -1,5 +1,7 @@
 //! Settings and tools under the names of chat completions.
 
+use std::borrow::Cow;
+
 use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -37,14 +39,7 @@ pub(super) struct Tool<'a> {
 struct Function<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: ParametersJson<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum ParametersJson<'a> {
-    Given(&'a Value),
-    None { r#type: &'static str, properties: JsonMap },
+    parameters: Cow<'a, Value>,
 }
 
 #[derive(Serialize)]
@@ -65,11 +60,24 @@ pub(super) fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
 }
 
 fn function(tool: &FunctionDeclaration) -> Tool<'_> {
-    let parameters = match &tool.parameters {
-        Some(parameters) => ParametersJson::Given(parameters),
-        None => ParametersJson::None { r#type: "object", properties: JsonMap::new() },
-    };
+    let parameters = parameters(tool);
     Tool { kind: "function", function: Function { name: &tool.name, description: &tool.description, parameters } }
+}
+
+/// Returns the schema of a tool's arguments. OpenAI refuses an object without `properties`, which the schema of a tool
+/// without arguments may lack.
+pub(crate) fn parameters(tool: &FunctionDeclaration) -> Cow<'_, Value> {
+    match &tool.parameters {
+        Some(Value::Object(schema))
+            if schema.get("type").is_some_and(|kind| kind == "object") && !schema.contains_key("properties") =>
+        {
+            let mut schema = schema.clone();
+            schema.insert("properties".to_owned(), json!({}));
+            Cow::Owned(Value::Object(schema))
+        }
+        Some(schema) => Cow::Borrowed(schema),
+        None => Cow::Owned(json!({ "type": "object", "properties": {} })),
+    }
 }
 
 /// Keys that a setting may not override. Otherwise an agent that may set a temperature could choose the model.

@@ -1,5 +1,7 @@
 //! Wire format of the responses API: the body of a request, and responses.
 
+use std::borrow::Cow;
+
 use hatchery_core::{
     Content, FunctionCall, FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequest, LlmResponse, ModelError,
     Part, PartData, StreamingMode, UsageMetadata,
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use super::input::{Item, items};
 use crate::failure::Origin;
 use crate::finish;
-use crate::openai::{is_strict, tool_choice_of};
+use crate::openai::{is_strict, parameters, tool_choice_of};
 use crate::prompt::extra_body;
 use crate::signatures::SignatureKind;
 
@@ -46,16 +48,9 @@ enum ToolJson<'a> {
 struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    parameters: Parameters<'a>,
+    parameters: Cow<'a, Value>,
     /// The default of this API is true, which most schemas do not satisfy.
     strict: bool,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Parameters<'a> {
-    Given(&'a Value),
-    None { r#type: &'static str, properties: JsonMap },
 }
 
 /// Returns the body of a request. The error names the content that the protocol cannot represent.
@@ -85,11 +80,7 @@ fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
 }
 
 fn function(tool: &FunctionDeclaration) -> Tool<'_> {
-    let parameters = match &tool.parameters {
-        Some(parameters) => Parameters::Given(parameters),
-        None => Parameters::None { r#type: "object", properties: JsonMap::new() },
-    };
-    Tool { name: &tool.name, description: &tool.description, parameters, strict: false }
+    Tool { name: &tool.name, description: &tool.description, parameters: parameters(tool), strict: false }
 }
 
 /// Returns the settings as keys of the body. Those without a counterpart are omitted.

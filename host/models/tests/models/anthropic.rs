@@ -79,6 +79,23 @@ async fn thoughts_are_sent_back_with_their_signatures() {
 }
 
 #[tokio::test]
+async fn adjacent_thoughts_of_a_whole_response_keep_their_signatures() {
+    let blocks = json!([
+        { "type": "thinking", "thinking": "hm", "signature": "sig" },
+        { "type": "thinking", "thinking": "so", "signature": "sig2" },
+        { "type": "text", "text": "ok" },
+    ]);
+    let thinking = json!({ "content": blocks, "stop_reason": "end_turn" });
+    let provider = MockProvider::start([MockResponse::json(thinking), MockResponse::json(answer())]).await;
+    let model = model(&provider);
+    let mut aggregator = Aggregator::default();
+    aggregator.push(generate(model.as_ref(), user_request("hi")).await.unwrap());
+    let first = aggregator.finish().unwrap().content.unwrap();
+    generate(model.as_ref(), request([Content::user("hi"), first, Content::user("and?")])).await.unwrap();
+    assert_eq!(provider.requests()[1].body["messages"][1], json!({ "role": "assistant", "content": blocks }));
+}
+
+#[tokio::test]
 async fn signatures_of_other_providers_are_not_sent() {
     let signed = json!({ "text": "hm", "thought": true, "thoughtSignature": "c2ln" });
     let messages = messages_of(json!([

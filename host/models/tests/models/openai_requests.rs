@@ -190,6 +190,19 @@ async fn tools_keep_their_json_schemas() {
 }
 
 #[tokio::test]
+async fn an_object_schema_without_properties_gets_the_key_that_openai_requires() {
+    let schema = json!({ "type": "object", "additionalProperties": false });
+    let flip = FunctionDeclaration { name: "flip".into(), parameters: Some(schema), ..FunctionDeclaration::default() };
+    let question = || LlmRequest { tools: vec![Arc::new(flip.clone())], ..user_request("hi") };
+    let expected = json!({ "type": "object", "additionalProperties": false, "properties": {} });
+    assert_eq!(body_of(question()).await["tools"][0]["function"]["parameters"], expected);
+    let completed = MockResponse::json(json!({ "status": "completed", "output": [] }));
+    let provider = MockProvider::start([completed]).await;
+    generate(provider.openai_named("openai-responses/gpt-5").as_ref(), question()).await.unwrap();
+    assert_eq!(provider.requests()[0].body["tools"][0]["parameters"], expected);
+}
+
+#[tokio::test]
 async fn settings_have_the_names_of_the_protocol() {
     let body = body_of(with_config(json!({
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,

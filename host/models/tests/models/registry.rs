@@ -22,6 +22,22 @@ fn keys() -> Settings {
 }
 
 #[test]
+fn vertex_ai_is_reached_at_the_endpoint_of_the_location() {
+    for (location, expected) in [
+        (None, "https://aiplatform.googleapis.com"),
+        (Some("global"), "https://aiplatform.googleapis.com"),
+        (Some("europe-west4"), "https://europe-west4-aiplatform.googleapis.com"),
+        (Some("eu"), "https://aiplatform.eu.rep.googleapis.com"),
+        (Some("us"), "https://aiplatform.us.rep.googleapis.com"),
+    ] {
+        let google_cloud = GoogleCloud { location: location.map(Into::into), ..GoogleCloud::default() };
+        let providers = ModelProviders::with_defaults(Settings { google_cloud, ..Settings::default() });
+        let vertex = providers.providers().find(|provider| provider.label == "Vertex AI").unwrap();
+        assert_eq!(vertex.base_url.as_deref(), Some(expected));
+    }
+}
+
+#[test]
 fn a_name_resolves_to_its_provider() {
     let settings = keys().with_key(Service::Anthropic, "a").with_key(Service::OpenRouter, "r");
     let settings = [Service::Ollama, Service::Vllm, Service::LlamaCpp, Service::Apigee]

@@ -1,6 +1,6 @@
 //! The provider for the responses API of OpenAI.
 
-use hatchery_core::{Content, LlmRequest, ModelErrorKind, StreamingMode};
+use hatchery_core::{Aggregator, Content, LlmRequest, ModelErrorKind, StreamingMode};
 use serde_json::{Value, json};
 
 use crate::conformance::anthropic::event;
@@ -36,6 +36,24 @@ async fn thoughts_of_this_api_are_sent_back_in_their_place() {
         { "type": "function_call", "call_id": "call_1", "name": "roll", "arguments": "{}" },
     ]);
     assert_eq!(body["input"], expected);
+}
+
+#[tokio::test]
+async fn adjacent_thoughts_of_a_whole_response_keep_their_encrypted_forms() {
+    let thought = |text: &str, encrypted: &str| {
+        let summary = [json!({ "type": "summary_text", "text": text })];
+        json!({ "type": "reasoning", "summary": summary, "encrypted_content": encrypted })
+    };
+    let thoughts = [thought("hm", "enc"), thought("so", "enc2")];
+    let answer = MockResponse::json(json!({ "status": "completed", "output": thoughts }));
+    let provider = MockProvider::start([answer, completed()]).await;
+    let model = provider.openai_named("openai-responses/gpt-5");
+    let mut aggregator = Aggregator::default();
+    aggregator.push(generate(model.as_ref(), user_request("hi")).await.unwrap());
+    let first = aggregator.finish().unwrap().content.unwrap();
+    generate(model.as_ref(), request([Content::user("hi"), first])).await.unwrap();
+    let input = &provider.requests()[1].body["input"];
+    assert_eq!([&input[1], &input[2]], thoughts.each_ref());
 }
 
 #[tokio::test]

@@ -10,10 +10,11 @@ use hatchery_core::{
     Part, PartData, base64_bytes,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::conversion::{ConversionError, ToolChoice};
 use crate::files;
+use crate::openai::parameters;
 use crate::prompt::{call_id, code_fence};
 use crate::signatures::SignatureKind;
 
@@ -57,9 +58,8 @@ pub fn chat_request(request: &LlmRequest) -> Result<ChatRequest, ConversionError
     if !request.system_instructions.is_empty() {
         chat = chat.with_system(request.system_instructions.join("\n\n"));
     }
-    let no_parameters = || json!({"type": "object", "properties": {}});
     let tools = request.tools.iter().map(|tool| {
-        let schema = tool.parameters.clone().unwrap_or_else(no_parameters);
+        let schema = parameters(tool).into_owned();
         Tool::new(tool.name.as_str()).with_description(&tool.description).with_schema(schema)
     });
     let tools: Vec<_> = tools.collect();

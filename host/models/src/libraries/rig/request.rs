@@ -12,10 +12,11 @@ use rig_core::message::{
 use rig_core::message::{Audio, Document, Video};
 use rig_core::providers::registry::Format;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::super::conversion::{ConversionError, ToolChoice};
 use crate::files;
+use crate::openai::parameters;
 use crate::prompt::{call_id, code_fence};
 use crate::signatures::SignatureKind;
 
@@ -61,9 +62,8 @@ pub fn completion_request(
     if !request.system_instructions.is_empty() {
         converted = converted.preamble(request.system_instructions.join("\n\n"));
     }
-    let no_parameters = || json!({"type": "object", "properties": {}});
     for tool in &request.tools {
-        let parameters = tool.parameters.clone().unwrap_or_else(no_parameters);
+        let parameters = parameters(tool).into_owned();
         converted = converted.tool(ToolDefinition::new(tool_name(&tool.name)?, &tool.description, parameters));
     }
     settings(converted, format, &request.config, http_options)
