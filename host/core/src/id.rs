@@ -32,7 +32,7 @@ impl SessionKey {
     }
 
     /// Returns true if the session holds data of the host itself.
-    pub fn is_of_host(&self) -> bool {
+    pub fn belongs_to_host(&self) -> bool {
         &*self.user == HOST_USER
     }
 

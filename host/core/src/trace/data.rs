@@ -231,7 +231,7 @@ impl SpanData {
         self.set_some("gen_ai.usage.cache_read.input_tokens", usage.cached_content_token_count);
     }
 
-    /// Returns an attribute of this span's own.
+    /// Returns an attribute that was set on this span; `None` for attributes of its trace.
     pub fn get(&self, key: &str) -> Option<&AttributeValue> {
         self.attributes.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }

@@ -248,7 +248,7 @@ impl QueuedRun {
 fn session_key(app: &App, request: &RunRequest) -> Result<SessionKey, RunError> {
     let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
     key.check()?;
-    if key.is_of_host() {
+    if key.belongs_to_host() {
         return Err(StoreError::SessionNotFound(key).into());
     }
     Ok(key)

@@ -99,7 +99,7 @@ async fn a_confirmation_is_answered_on_a_new_connection() {
     let calls = session.events.iter().flat_map(|event| event.function_calls());
     let id = calls.filter(|call| call.name == REQUEST_CONFIRMATION).find_map(|call| call.id.clone()).unwrap();
     let approval = tool_response(&id, REQUEST_CONFIRMATION, json!({"confirmed": true}));
-    live.queue.content(approval).await.unwrap();
+    live.queue.send_content(approval).await.unwrap();
     assert_eq!(live.turn().await, [r#"root: answer echo{"ran":1}"#, "root: “done”"]);
     live.finish().await;
 }
@@ -287,7 +287,7 @@ async fn a_text_model_answers_turn_by_turn_and_a_failure_ends_the_run() {
     let mut live = Live::start(&app).await;
     assert_eq!(live.ask("hi").await, ["root: one"]);
     assert_eq!(live.ask("more").await, ["root: two"]);
-    live.queue.content(Content::user("too much")).await.unwrap();
+    live.queue.send_content(Content::user("too much")).await.unwrap();
     let error = live.end().await.unwrap();
     assert!(matches!(error, RunError::Model(_)), "{error:?}");
 }
@@ -297,7 +297,7 @@ async fn a_run_whose_events_nobody_reads_is_cancelled() {
     let model = LiveModel::new([vec![said("hello")]]);
     let app = Harness::new(model.agent("root", |_| {})).await;
     let Live { mut run, queue } = Live::start(&app).await;
-    queue.content(Content::user("hi")).await.unwrap();
+    queue.send_content(Content::user("hi")).await.unwrap();
     assert!(run.next().await.unwrap().unwrap().partial);
     drop(run);
     app.runner.drain().await;

@@ -306,7 +306,7 @@ async fn a_live_model_that_fails_has_a_failed_span() {
     let collector = Arc::new(Collector::default());
     app.runner = app.runner.with_span_exporter(collector.clone());
     let live = Live::start(&app).await;
-    live.queue.content(Content::user("hi")).await.unwrap();
+    live.queue.send_content(Content::user("hi")).await.unwrap();
     let error = send_endlessly(live, "more").await;
     app.runner.drain().await;
     let spans = collector.0.lock().unwrap().clone();

@@ -168,7 +168,7 @@ impl Live {
     }
 
     pub async fn ask(&mut self, text: &str) -> Vec<String> {
-        self.queue.content(Content::user(text)).await.unwrap();
+        self.queue.send_content(Content::user(text)).await.unwrap();
         self.turn().await
     }
 
