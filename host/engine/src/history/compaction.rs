@@ -52,7 +52,7 @@ impl Compactions {
             let events = target.invocation.events();
             let mut views = views.lock_unpoisoned();
             views.size.read(&events);
-            views.size.prompt_sent();
+            views.size.record_sent_prompt();
             if views.size.is_over(tail.token_threshold) {
                 self.start(target, || window::tail(&events, tail));
             }

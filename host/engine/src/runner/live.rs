@@ -320,7 +320,7 @@ impl MessageLog for LiveMessages {
             count_message(parent, &message)?;
         }
         let invocation = &run.invocation;
-        let (events, verifier) = (invocation.events(), Verifier::of(invocation));
+        let (events, verifier) = (invocation.events(), Verifier::new(invocation));
         let message = Arc::new(with_role(message, USER_AUTHOR));
         let message = Some(credential::receive(message, &events, &verifier, &invocation.services).await?);
         let input = UserInput { message, state_delta: state, begun: None };

@@ -71,8 +71,8 @@ pub struct ConfirmationRequest {
     pub count: usize,
 }
 
-/// Creates the event that requests confirmation of those `calls`, and credentials for those, that `actions` list. Each
-/// call has its final arguments. `None` if there are none.
+/// Creates the event with the requests for confirmations and credentials that `actions` contains for `calls`, which are
+/// paired with their final arguments. `None` if there are no requests.
 pub(crate) fn request<'a>(
     calls: impl Iterator<Item = (&'a FunctionCall, &'a JsonMap)>,
     actions: &EventActions,

@@ -216,12 +216,12 @@ fn a_report_for_a_prompt_before_the_newest_compaction_is_ignored() {
     let mut events = parse_log("1 2");
     let mut size = PromptSize::default();
     size.read(&events);
-    size.prompt_sent();
+    size.record_sent_prompt();
     events.push_back(parse_event(2, "C1-2"));
     events.push_back(with_usage("late", 400));
     size.read(&events);
     assert!(!size.is_over(300));
-    size.prompt_sent();
+    size.record_sent_prompt();
     events.push_back(with_usage("new", 400));
     size.read(&events);
     assert!(size.is_over(300));
