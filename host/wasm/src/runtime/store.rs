@@ -62,7 +62,8 @@ const COPY_FACTOR: u64 = 4;
 /// everything below it is `Send`, which took most of the time to compile this crate.
 pub(crate) type GuestFuture<'a, R> = BoxFuture<'a, wasmtime::Result<R>>;
 
-/// A component that is linked and can be instantiated: Wasmtime's `InstancePre` as a trait object, for the same reason.
+/// A component that is linked and can be instantiated: Wasmtime's `InstancePre` as a trait object, which saves time of
+/// the compiler as [`GuestFuture`] does.
 pub(crate) trait Instantiate: Send + Sync {
     /// Returns the compiled component.
     fn component(&self) -> &Component;

@@ -158,7 +158,7 @@ impl Builder<'_> {
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
             generate_content_config: llm::agent_config(llm.config.clone()).map_err(bad)?,
             callbacks: self.callbacks(component, llm.callbacks())?,
-            capabilities: Some(AgentCapabilities::of(component)),
+            capabilities: Some(AgentCapabilities::for_component(component)),
         })
     }
 

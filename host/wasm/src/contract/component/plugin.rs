@@ -17,7 +17,7 @@ macro_rules! plugin_interface {
         impl HookInterface for $module::GuestIndices {
             const KIND: ItemKind = ItemKind::Plugin;
 
-            fn not_listed(_: &ComponentCallback<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
+            fn check_unlisted(_: &ComponentCallback<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
                 Ok(())
             }
 
