@@ -23,7 +23,7 @@ pub(super) enum Protocol {
 
 impl Protocol {
     /// Returns the version that a handshake has chosen. Clients without ALPN speak HTTP/1.1.
-    pub(super) fn of_alpn(chosen: Option<&[u8]>) -> Self {
+    pub(super) fn from_alpn(chosen: Option<&[u8]>) -> Self {
         if chosen == Some(H2) { Self::Http2 } else { Self::Http1 }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) enum LiveEnd {
 }
 
 impl LiveEnd {
-    /// Returns the end for an app that cannot be had.
+    /// Returns the end for an app that is not available.
     pub(crate) fn no_app(error: &ApiError) -> Self {
         Self::Refused(close_code::ERROR, format!("Runner unavailable: {}", error.detail))
     }
