@@ -52,7 +52,7 @@ impl<'a> Owner<'a> {
     pub(crate) const NONE: Self = Self { app: "", user: "" };
 
     /// Returns the owner of a session.
-    pub(crate) fn of(session: &'a SessionKey) -> Self {
+    pub(crate) fn new(session: &'a SessionKey) -> Self {
         Self { app: &session.app, user: &session.user }
     }
 }
@@ -138,12 +138,12 @@ impl Database {
     pub(crate) fn write_later(
         &self,
         owner: Owner<'_>,
-        doing: String,
+        activity: String,
         change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
         let (file, noun) = (self.file.clone(), self.schema.noun);
         let report = move |failure: Failure| {
-            let error = failure.into_error(noun, || format!("{noun} {}: cannot {doing}", file.display()));
+            let error = failure.into_error(noun, || format!("{noun} {}: cannot {activity}", file.display()));
             tracing::warn!(code = error.code(), "{error}");
         };
         if self.queue.push_later(owner, writer::deferred_job(change, report)) {
@@ -156,7 +156,7 @@ impl Database {
     }
 
     /// Waits until the deferred writes of this owner are committed.
-    pub(crate) async fn settle(&self, owner: Owner<'_>) -> Result<(), Failure> {
+    pub(crate) async fn wait_for_deferred(&self, owner: Owner<'_>) -> Result<(), Failure> {
         if self.queue.has_deferred() { self.write(owner, |_| Ok(())).await } else { Ok(()) }
     }
 
@@ -169,10 +169,10 @@ impl Database {
         self.readers.run(read).await
     }
 
-    /// Returns a conversion of failures; `doing` is the operation in words, such as `read the session`.
-    pub(crate) fn error<D: Display>(&self, doing: D) -> impl FnOnce(Failure) -> StoreError {
+    /// Returns a conversion of failures; `activity` is a verb with its object, such as `read the session`.
+    pub(crate) fn error<D: Display>(&self, activity: D) -> impl FnOnce(Failure) -> StoreError {
         let noun = self.schema.noun;
-        move |failure| failure.into_error(noun, || format!("{noun} {}: cannot {doing}", self.file.display()))
+        move |failure| failure.into_error(noun, || format!("{noun} {}: cannot {activity}", self.file.display()))
     }
 
     /// Waits for running operations, then closes all connections. The last one moves the write-ahead log into the

@@ -125,7 +125,7 @@ mod tests {
         );
         let quotas = config.unwrap().app_quotas();
         let values = |app: &str| {
-            let quotas = quotas.of(app);
+            let quotas = quotas.for_app(app);
             [Quota::DeltaKeys, Quota::SessionEvents, Quota::UserBytes, Quota::DeltaBytes].map(|quota| quotas.get(quota))
         };
         assert_eq!(values("trip"), [10, 5, 2 << 30, 1 << 20]);

@@ -94,8 +94,8 @@ impl Store {
         if changes_own || check_fence(key, &stored, fence).is_err() {
             return Ok(None);
         }
-        let is_made = self.commit(key, &stored, &self.append_writes(key, &stored, event)).await?;
-        Ok(is_made.then_some(stored.revision + 1))
+        let is_applied = self.commit(key, &stored, &self.append_writes(key, &stored, event)).await?;
+        Ok(is_applied.then_some(stored.revision + 1))
     }
 
     fn append_writes(&self, key: &SessionKey, stored: &StoredSession, event: &Event) -> Vec<Write> {
@@ -229,7 +229,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
         (keys::REVISION, revision.into()),
         (keys::EVENT_BYTES, bytes.into()),
     ]);
-    let change = SessionStateChange::of(&stored.document, &event.actions.state_delta);
+    let change = SessionStateChange::from_delta(&stored.document, &event.actions.state_delta);
     if !change.fields.is_empty() {
         update.extend(fields([
             (keys::STATE_KEYS, change.usage.keys.into()),
