@@ -342,7 +342,7 @@ impl PushSender {
     /// state changes.
     ///
     /// # Errors
-    /// Those of the session service, and if this host sends no notifications any more.
+    /// The errors of the session service, and an error if this host sends no notifications any more.
     async fn notify(&self, app: &str, task: &TaskId, configs: &Configs, update: Update) -> Result<(), A2aError> {
         let (delivery, mut deliveries) = (self.delivery()?, Vec::new());
         for config in configs.values() {
