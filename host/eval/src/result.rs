@@ -19,7 +19,7 @@ pub enum EvalStatus {
 
 impl EvalStatus {
     /// Returns the status of a score.
-    pub fn of(score: Option<f64>, threshold: f64) -> Self {
+    pub fn from_score(score: Option<f64>, threshold: f64) -> Self {
         match score {
             // A mean of thirds and sevenths may miss a threshold by its last digit.
             Some(score) if score + 1e-9 >= threshold => Self::Passed,
@@ -86,7 +86,7 @@ impl MetricResult {
             threshold: metric.threshold,
             criterion: metric.criterion.clone(),
             score,
-            eval_status: EvalStatus::of(score, metric.threshold),
+            eval_status: EvalStatus::from_score(score, metric.threshold),
             details: explanation.map(|explanation| MetricDetails { explanation }),
         }
     }
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_score_that_misses_by_rounding_passes() {
-        assert_eq!(EvalStatus::of(Some((0.7 + 0.7 + 0.7) / 3.0), 0.7), EvalStatus::Passed);
-        assert_eq!(EvalStatus::of(Some(0.699), 0.7), EvalStatus::Failed);
-        assert_eq!(EvalStatus::of(None, 0.0), EvalStatus::NotEvaluated);
+        assert_eq!(EvalStatus::from_score(Some((0.7 + 0.7 + 0.7) / 3.0), 0.7), EvalStatus::Passed);
+        assert_eq!(EvalStatus::from_score(Some(0.699), 0.7), EvalStatus::Failed);
+        assert_eq!(EvalStatus::from_score(None, 0.0), EvalStatus::NotEvaluated);
     }
 
     #[test]

@@ -89,7 +89,7 @@ fn summarize_metric(index: usize, runs: &[&EvalCaseResult]) -> Option<MetricSumm
         metric_name: first.metric_name,
         threshold: first.threshold,
         score,
-        eval_status: EvalStatus::of(score, first.threshold),
+        eval_status: EvalStatus::from_score(score, first.threshold),
         explanation: decisive.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
     })
 }

@@ -118,7 +118,7 @@ impl McpService {
         let generation = *self.0.catalog.changes().borrow();
         let mut tools = self.0.tools.lock_unpoisoned();
         match tools.as_ref() {
-            Some((of, tools)) if *of == generation => tools.clone(),
+            Some((loaded, tools)) if *loaded == generation => tools.clone(),
             _ => {
                 let current =
                     Arc::new(ExposedTools::resolve(self.0.catalog.as_ref(), &self.0.settings.load().exposure));

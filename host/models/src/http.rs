@@ -121,11 +121,11 @@ impl Endpoint {
         authentication: Authentication,
         http: &Http,
     ) -> Result<Self, ModelError> {
-        Self::of(model, service.info(), connection, authentication, http)
+        Self::for_service(model, service.info(), connection, authentication, http)
     }
 
     /// Creates the endpoint of a model of this service. Does not connect.
-    pub(crate) fn of(
+    pub(crate) fn for_service(
         model: &str,
         info: &'static ServiceInfo,
         connection: &Connection,

@@ -211,12 +211,12 @@ fn get_or_create<T: ?Sized>(
 
 impl ModelResolver for ModelProviders {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        let of = |name: &str| {
+        let find = |name: &str| {
             let provider = self.find(name, |provider| provider.patterns());
             provider.map(|provider| provider.capabilities(name)).unwrap_or_default()
         };
         let others = self.fallbacks.get(name).into_iter().flatten();
-        others.fold(of(name), |common, other| FallbackModel::common_capabilities(common, of(other)))
+        others.fold(find(name), |common, other| FallbackModel::common_capabilities(common, find(other)))
     }
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {

@@ -307,7 +307,7 @@ impl McpService {
         blocks
     }
 
-    /// Returns the newest version of a file, whose bytes it subtracts from `free`.
+    /// Returns the newest version of a file, and subtracts its number of bytes from `free`.
     async fn artifact_block(
         &self,
         key: &SessionKey,
