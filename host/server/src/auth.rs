@@ -233,7 +233,7 @@ impl Authentication {
     /// valid.
     ///
     /// # Errors
-    /// If the secret is not valid, or not that of an operator.
+    /// If the secret is not valid, or does not belong to an operator.
     pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
         let identified = self.identify(Credential::Secret(secret)).await;
         let IdentifiedSender { principal, credential, expires_in } = identified.map_err(|refusal| {

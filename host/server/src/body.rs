@@ -24,7 +24,7 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// Maximum number of bytes that are allocated for an announced content length.
 const MAX_PREALLOCATED: usize = 64 << 10;
 
-/// Marks routes whose bodies have content. Their limit is `server.body_limit`; that of all others is
+/// Marks routes whose bodies have content. Their limit is `server.body_limit`; the limit of all other routes is
 /// `server.small_body_limit`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeBody;

@@ -202,7 +202,7 @@ pub(crate) struct Sources {
     pub(crate) root_agents: BTreeMap<PathBuf, bool>,
     /// Folders that components may write.
     pub(crate) writable_folders: Vec<PathBuf>,
-    /// Items that YAML agents find before those of components.
+    /// Items of the host, which YAML agents find before items of components.
     pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
     /// Names of native apps.
     pub(crate) native_apps: BTreeSet<String>,

@@ -108,7 +108,7 @@ async fn call_once(state: &AppState, tool: Arc<dyn Tool>, body: CallBody) -> Res
     called
 }
 
-/// Deletes the session of a test call, with its artifacts and those of its temporary user.
+/// Deletes the session of a test call, with its artifacts and the artifacts of its temporary user.
 async fn delete(services: &Services, key: &SessionKey) -> Result<(), ApiError> {
     for name in services.artifacts.list(key).await? {
         services.artifacts.delete(key, &name).await?;
