@@ -85,10 +85,10 @@ impl HostBuilder {
         }
         let (mut loaded, stamps) = match (&self.config, &self.source) {
             (Some(config), _) => {
-                let loaded = LoadedConfig::of_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
+                let loaded = LoadedConfig::from_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
                 (loaded, None)
             }
-            (None, None) => (LoadedConfig::of_operator(Config::default(), Path::new(""))?, None),
+            (None, None) => (LoadedConfig::from_operator(Config::default(), Path::new(""))?, None),
             (None, Some(source)) => {
                 let source = match &self.deterministic_mode {
                     Some(_) => &source.clone().without_network(),
