@@ -72,12 +72,12 @@ const RUNS: [HookPoint; 6] = [
 
 impl HookPoint {
     /// Returns the point of a callback.
-    pub fn of_callback(ident: &Ident) -> Option<Self> {
+    pub fn find_callback(ident: &Ident) -> Option<Self> {
         CALLBACKS.into_iter().find(|point| ident == point.name)
     }
 
     /// Returns the point of a plugin's hook.
-    pub fn of_plugin(ident: &Ident) -> Option<Self> {
+    pub fn find_plugin_hook(ident: &Ident) -> Option<Self> {
         RUNS.into_iter().chain(CALLBACKS).find(|point| ident == point.name)
     }
 

@@ -137,7 +137,7 @@ impl ExportList<AnyCallback> for Component {
 
 impl ExportList<AnyPlugin> for Component {
     fn items() -> Vec<AnyPlugin> {
-        vec![AnyPlugin::of::<RunCounter>()]
+        vec![AnyPlugin::for_plugin::<RunCounter>()]
     }
 }
 
