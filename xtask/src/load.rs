@@ -62,7 +62,7 @@ pub struct Arguments {
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
-    let components = Components::of_samples(workspace)?;
+    let components = Components::samples(workspace)?;
     let mut steps = Steps::new(if arguments.rivals { 5 } else { 4 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;

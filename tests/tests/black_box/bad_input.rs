@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn serve_samples() -> Result<Host> {
-    Host::serve(&Folder::of_samples()?).await
+    Host::serve(&Folder::with_samples()?).await
 }
 
 /// Sends a body unchanged.
@@ -141,7 +141,7 @@ async fn a_request_from_another_origin_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn the_variable_of_a_missing_model_key_is_in_the_log_only() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("hosted/root_agent.yaml", "name: hosted\nmodel: gemini-2.5-flash\ninstruction: Answer.\n")?;
     let host = Host::serve(&folder).await?;
     host.create_session("hosted", "s").await?;

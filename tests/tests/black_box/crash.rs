@@ -30,7 +30,7 @@ const TICKER: [(&str, &str); 3] = [
 async fn every_event_sent_before_a_kill_is_stored() -> Result<()> {
     const RUNS: usize = 3;
     const EVENTS: usize = 10;
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     for (name, text) in TICKER {
         folder.write(name, text)?;
     }
@@ -80,7 +80,7 @@ async fn every_event_sent_before_a_kill_is_stored() -> Result<()> {
 
 #[tokio::test]
 async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let host = Host::serve(&folder).await?;
     host.ask("greeter", "s", "My name is Ada.").await?;
     let artifacts = format!("{}/artifacts", hatchery_tests::host::session_path("greeter", "s"));
@@ -100,7 +100,7 @@ async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
 /// An app whose model calls the tool of `web-fetch` with these paths at once, in sequence, then says what the
 /// last one answered.
 fn errands(server: &Effects, paths: &[&str], settings: &str) -> Result<Folder> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let port = server.port;
     let origin = format!("http://localhost:{port}");
     folder.write(

@@ -102,9 +102,12 @@ async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()
 async fn scripts_of_packages_do_not_run() -> Result<()> {
     let (folder, trace) = (Folder::empty()?, tempfile::tempdir()?);
     let mark = |name: &str| format!("touch '{}'", trace.path().join(name).display());
-    let scripts = |of: &str| {
+    let scripts = |package: &str| {
         let names = ["preinstall", "install", "postinstall", "prepare", "prepublish"];
-        names.map(|name| (name.to_owned(), json!(mark(&format!("{of}-{name}"))))).into_iter().collect::<Map<_, _>>()
+        names
+            .map(|name| (name.to_owned(), json!(mark(&format!("{package}-{name}")))))
+            .into_iter()
+            .collect::<Map<_, _>>()
     };
     let own = json!({
         "name": "js", "type": "module", "hatchery": {}, "scripts": scripts("own"), "dependencies": {"helper": "file:./helper"},
