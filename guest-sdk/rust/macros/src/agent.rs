@@ -1,4 +1,4 @@
-//! `#[agent]`.
+//! Expansion of the attribute `#[agent]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

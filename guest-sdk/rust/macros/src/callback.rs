@@ -1,4 +1,4 @@
-//! `#[callback]`.
+//! Expansion of the attribute `#[callback]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

@@ -1,4 +1,4 @@
-//! `#[plugin]`.
+//! Expansion of the attribute `#[plugin]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;

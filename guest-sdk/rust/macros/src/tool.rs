@@ -1,4 +1,4 @@
-//! `#[tool]`.
+//! Expansion of the attribute `#[tool]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
