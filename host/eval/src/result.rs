@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_fails_with_one_metric_and_passes_without_those_that_have_no_score() {
+    fn one_failed_metric_fails_a_case_and_metrics_without_a_score_do_not_count() {
         use EvalStatus::{Failed, NotEvaluated, Passed};
         assert_eq!(EvalStatus::all([Passed, NotEvaluated]), Passed);
         assert_eq!(EvalStatus::all([Passed, Failed, NotEvaluated]), Failed);

@@ -68,7 +68,7 @@ fn traces(trace: &Path) -> Result<Vec<std::ffi::OsString>> {
 }
 
 #[tokio::test]
-async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()> {
+async fn modules_of_a_project_do_not_replace_modules_of_build_tools() -> Result<()> {
     let (folder, trace, cache) = (Folder::empty()?, tempfile::tempdir()?, tempfile::tempdir()?);
     folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write(

@@ -152,7 +152,7 @@ fn audited(log: &Path, kind: &str) -> Result<Vec<Value>> {
 }
 
 #[tokio::test]
-async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_server() -> Result<()> {
+async fn a_deletion_by_the_command_is_in_the_audit_log_beside_deletions_by_the_server() -> Result<()> {
     let folder = desk()?;
     let data = folder.data();
     let host = Host::serve_with_args(&folder, &[], &["--data-dir".as_ref(), data.as_os_str()]).await?;
@@ -193,7 +193,7 @@ async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_serve
 }
 
 #[tokio::test]
-async fn an_import_by_the_command_is_in_the_audit_log_beside_those_of_clients() -> Result<()> {
+async fn an_import_by_the_command_is_in_the_audit_log_beside_imports_by_clients() -> Result<()> {
     let folder = desk()?;
     folder.write_operator_config("server: { allow_import: true }\n")?;
     let (data, config) = (folder.data(), folder.operator_config());

@@ -83,7 +83,7 @@ async fn the_texts_of_a_configuration_have_limits() {
 }
 
 #[tokio::test]
-async fn a_task_that_has_ended_keeps_no_configuration_but_those_that_are_set_afterwards() {
+async fn an_ended_task_keeps_only_configurations_that_are_set_after_its_end() {
     let (url, mut received) = webhook().await;
     let server = Server::new(options(PushLimits::default()));
     let secret = json!({"scheme": "Bearer", "credentials": "secret"});

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas_of_an_app_override_the_defaults_of_all_apps_and_those_the_built_in_ones() {
+    fn quotas_of_an_app_override_the_defaults_of_all_apps_which_override_the_built_in_quotas() {
         let config = parse(
             "quotas: {delta_keys: 10, user_bytes: 2 GiB}\napp_defaults: {quotas: {session_events: 5}}\n\
              apps: {dice: {quotas: {delta_keys: 0, session_events: 7}}, trip: {max_events: 3}}\n",

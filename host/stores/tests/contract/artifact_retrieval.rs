@@ -189,7 +189,7 @@ impl Embedder for BoatEmbedder {
 }
 
 #[tokio::test]
-async fn passages_of_similar_meaning_are_those_of_the_session_and_its_user() {
+async fn passages_of_similar_meaning_come_from_the_session_and_its_user_only() {
     let (artifacts, boats) = (MemoryArtifacts::new(), Arc::new(BoatEmbedder::default()));
     let index = index().with_similarity(SimilaritySearch::new("boats", boats.clone()));
     let (ann, bob) = (session("ann", "s1"), session("bob", "s1"));

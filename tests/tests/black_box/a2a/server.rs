@@ -272,7 +272,7 @@ async fn errors_have_the_codes_of_the_protocol() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_guards_are_those_of_all_routes() -> Result<()> {
+async fn the_guards_of_all_routes_apply() -> Result<()> {
     let folder = folder()?;
     let host = Host::serve(&folder).await?;
     let params = Version::New.message(Version::New.text("hi"), json!({}));

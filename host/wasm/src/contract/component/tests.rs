@@ -120,7 +120,7 @@ fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
 }
 
 #[test]
-fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
+fn an_unknown_hook_is_refused_with_a_list_of_the_hooks() {
     let refused = |described| ComponentManifest::try_from(described).map(|_| ()).unwrap_err();
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
     assert_eq!(

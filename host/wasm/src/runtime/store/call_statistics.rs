@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_calls() {
+    fn quantiles_are_computed_from_all_calls() {
         let statistics = CallStatistics::default();
         assert_eq!(statistics.usage(), ComponentUsage::default());
         for milliseconds in 1..=100 {
