@@ -68,8 +68,7 @@ impl Memory<'_> {
         Ok(memory::add_session(Some(id.to_owned())).await?)
     }
 
-    /// Adds events to the current session's events that were added before. Events with the id of one of them are
-    /// skipped.
+    /// Adds events to the entries of the current session. Events whose id was added before are skipped.
     ///
     /// # Errors
     /// If the component is not allowed to, or the service fails.

@@ -139,7 +139,7 @@ impl LiveModel {
     }
 }
 
-/// The connection of a live model to the one who talks to it. Receiving and sending may overlap.
+/// The connection of a live model to its client. Receiving and sending may overlap.
 pub struct LiveConnection {
     config: JsonMap,
     requests: Mutex<LocalBoxStream<'static, Result<LiveRequest, Error>>>,

@@ -145,7 +145,7 @@ async fn kill_in_the_last_call(
     let host = Host::serve(folder).await?;
     host.create_session("errands", "s").await?;
     let stream = host.stream("errands", "s", "go", false).await?;
-    server.until(calls).await?;
+    server.wait_for_requests(calls).await?;
     host.kill().await?;
     drop(stream);
 
@@ -194,7 +194,7 @@ async fn a_frozen_host_makes_no_calls_after_another_one_has_continued_its_run() 
     let (frozen, other) = (Host::serve(&folder).await?, Host::serve(&folder).await?);
     frozen.create_session("errands", "s").await?;
     let stream = frozen.stream("errands", "s", "go", false).await?;
-    server.until(2).await?;
+    server.wait_for_requests(2).await?;
     frozen.signal("-STOP").await?;
     other.post("/run", &resume(&other).await?).await?.json(200)?;
     let counts = BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 2), ("/b".to_owned(), 1)]);
@@ -219,7 +219,7 @@ async fn a_background_run_is_continued_by_the_next_host_after_a_kill() -> Result
     body["background"] = json!(true);
     let accepted = host.post("/run", &body).await?.json(202)?;
     assert_eq!(accepted["background"], true, "{accepted}");
-    server.until(2).await?;
+    server.wait_for_requests(2).await?;
     host.kill().await?;
 
     let host = Host::serve(&folder).await?;
