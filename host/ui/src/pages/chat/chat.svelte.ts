@@ -1,5 +1,5 @@
-// The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
-// a run continues while another place is open.
+// The open conversation: its events, and the run that answers the last message. It outlives its page, so that a run
+// continues while another page is open.
 
 import { catalog } from "../../app/catalog.svelte";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
@@ -12,7 +12,7 @@ import { newRunId } from "../../model/run-id";
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
 const MAX_PAUSE_MS = 2000;
-/** When a session is read again that could not be read because the host was away. */
+/** The delay after which a session is read again when the host could not be reached. */
 const RELOAD_MS = 2000;
 
 export interface RunError {
@@ -63,7 +63,7 @@ class Chat {
     await this.#load(key);
   }
 
-  /** Reads the open session, and again while the host is away. */
+  /** Reads the open session; repeats that while the host cannot be reached. */
   async #load(key: SessionKey): Promise<void> {
     this.isLoading = true;
     try {
@@ -85,7 +85,7 @@ class Chat {
     clearTimeout(this.#reload);
     this.#reload = setTimeout(() => {
       if (!this.isOpen(key)) return;
-      // The catalog finds out when the host is back. A run shows its events itself.
+      // The catalog detects when the host can be reached again. A run shows its events itself.
       if (catalog.error !== undefined || this.isBusy) this.#reloadSoon(key);
       else void this.#load(key);
     }, RELOAD_MS);
@@ -124,7 +124,7 @@ class Chat {
     }
   }
 
-  /** Sends a message and shows what follows from it until the run ends. `shown` stands for a message with secrets. */
+  /** Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets. */
   async send(parts: Part[], streaming: boolean, shown = parts): Promise<void> {
     const key = this.key;
     if (!key || this.isRunning) return;
@@ -155,7 +155,7 @@ class Chat {
     this.revision += 1;
   }
 
-  /** Opens a copy of the session that ends before a message of it. The message is sent there, as it was or changed. */
+  /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
   async resend(eventId: string, parts: Part[], streaming: boolean): Promise<SessionKey | undefined> {
     const key = this.key;
     if (!key || this.isBusy) return undefined;
@@ -193,7 +193,7 @@ class Chat {
     if (delta) this.state = { ...this.state, ...delta };
   }
 
-  /** Replaces what a live conversation has shown by the events that the host has stored. */
+  /** Replaces the events that a live conversation has shown by the stored ones. */
   async reconcile(): Promise<void> {
     const since = this.#liveSince;
     if (!this.key) return;
