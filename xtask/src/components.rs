@@ -13,7 +13,7 @@ use crate::workspace::{Package, Workspace};
 
 const PROFILE: &str = "guest";
 
-/// The environment variable that tells tests where the built components are.
+/// The environment variable with the folder of the built components, for tests.
 pub const FOLDER_VARIABLE: &str = "HATCHERY_COMPONENTS";
 
 /// The built component with the default code executor, which is built for the sample `data-analyst`.

@@ -74,7 +74,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     let mut load = Command::new(workspace.target.join(profile).join("examples/load"));
     load.env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
-    // Wasmtime makes an error whenever a call ends, whose backtrace nobody reads.
+    // Wasmtime creates an error whenever a call ends, whose backtrace is never used.
     load.env_remove("RUST_BACKTRACE");
     load.args(["--seconds", &arguments.seconds.to_string()]).args(arguments.json.then_some("--json"));
     match &arguments.filter {

@@ -102,7 +102,7 @@ pub enum PartData {
     FunctionCall(FunctionCall),
     /// The result of a tool call.
     FunctionResponse(FunctionResponse),
-    /// Code that the model wants to run.
+    /// Code of the model to be executed.
     ExecutableCode(ExecutableCode),
     /// The result of running code.
     CodeExecutionResult(CodeExecutionResult),

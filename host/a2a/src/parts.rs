@@ -237,7 +237,7 @@ fn set_on_first(parts: &mut [HostPart], key: &str, value: Value) {
     }
 }
 
-/// Remembers the id of a message in its first part, since events have ids of their own.
+/// Remembers the id of a message in its first part, since events have other ids.
 pub(crate) fn set_message_id(parts: &mut [HostPart], id: &str) {
     set_on_first(parts, MESSAGE_ID, id.into());
 }

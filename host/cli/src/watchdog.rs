@@ -11,7 +11,7 @@ use hatchery_core::sync::MutexExt;
 /// How long the watchdog waits for its last log line, which a hanging thread may keep it from writing.
 const MAX_LOG_WAIT: Duration = Duration::from_secs(1);
 
-/// A thread of its own, so that it works if the async runtime hangs, too.
+/// A separate thread, so that it works if the async runtime hangs, too.
 pub struct Watchdog {
     step: Arc<Mutex<&'static str>>,
 }

@@ -101,7 +101,7 @@ impl Model for FallbackModel {
     }
 }
 
-/// Calls a model and waits for its first response. An error in its place is returned.
+/// Calls a model and waits for its first response. Returns an error that comes first.
 async fn begin(
     model: &dyn Model,
     request: LlmRequest,

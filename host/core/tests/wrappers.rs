@@ -18,7 +18,7 @@ use hatchery_core::{
 };
 use serde_json::{Value, json};
 
-/// Services that nobody calls.
+/// Services that are never called.
 struct NoServices;
 
 #[async_trait]

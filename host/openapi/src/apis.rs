@@ -22,7 +22,7 @@ struct ApiKind {
     aliases: &'static [&'static str],
     /// The argument with the name of an API.
     argument: &'static str,
-    /// What messages call an API.
+    /// The noun for an API in messages.
     noun: &'static str,
     /// The section of hatchery.yaml.
     section: &'static str,

@@ -138,7 +138,7 @@ impl HttpService {
             permit = admission.permit;
         }
         if auth.is_some() && request.headers().contains_key(header::UPGRADE) {
-            // Messages on the connection have no headers of their own.
+            // Messages on the connection have no headers.
             let credentials = Credentials::from_request(&request, accepts_login);
             request.extensions_mut().insert(credentials);
             if let Some(permit) = &permit {

@@ -3,9 +3,9 @@
 //! All writes of a process to a database run in one thread, which owns the only writing connection. It takes all writes
 //! that wait, commits them in one transaction and only then answers them, so that concurrent writes share the cost of a
 //! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of such a group fails, the
-//! transaction is rolled back and each write of the group is repeated in a transaction of its own.
+//! transaction is rolled back and each write of the group is repeated in a separate transaction.
 //!
-//! A write that nobody waits for is committed together with the next one, or soon: it costs no transaction of its own.
+//! A deferred write is committed together with the next one, or soon: it costs no separate transaction.
 //!
 //! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may use
 //! one file; they wait for each other's transactions for up to five seconds.
@@ -34,7 +34,7 @@ use crate::permissions;
 /// How long a connection waits for the transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a write that nobody waits for may wait for another one, with which it is committed.
+/// How long a deferred write may wait for another one, with which it is committed.
 const MAX_DEFERRAL: Duration = Duration::from_millis(100);
 
 /// Number of statements that a connection keeps prepared.

@@ -159,7 +159,7 @@ impl Egress for Anywhere {
     }
 }
 
-/// Returns an A2A agent, which repeats what it is told, as a tool. Its server runs in this process.
+/// Returns an A2A agent, which repeats its input, as a tool. Its server runs in this process.
 async fn remote_agent() -> anyhow::Result<Arc<dyn Tool>> {
     // Clients need a provider of TLS, also without it.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

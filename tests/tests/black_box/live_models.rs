@@ -223,7 +223,7 @@ async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() ->
     ensure!(summary == expected.map(|(author, said)| (author, said.to_owned())), "{summary:?}");
     ensure!(!session.to_string().contains("inlineData"), "speech is stored: {session}");
 
-    // The next connection continues with what was said, and asks for nothing by itself.
+    // The next connection continues with the conversation, and requests no response by itself.
     let mut again = Live::connect(&host, "voice", "s").await?;
     again.say("Go on").await?;
     let mut model = gemini.accepted().await?;
@@ -235,7 +235,7 @@ async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() ->
     Ok(())
 }
 
-/// Returns the words of an event, or the name of the tool that it is about.
+/// Returns the text of an event, or the name of the tool that it is about.
 fn said(event: &Value) -> String {
     let text = event::text(event);
     for transcription in ["inputTranscription", "outputTranscription"] {

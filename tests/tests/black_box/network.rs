@@ -48,7 +48,7 @@ impl HttpsServer {
 async fn serve(listener: TcpListener, tls: TlsAcceptor, heads: Arc<Mutex<Vec<String>>>) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
-        // A client that does not trust the certificate goes away.
+        // A client that does not trust the certificate disconnects.
         let Ok(mut stream) = tls.accept(stream).await else { continue };
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {

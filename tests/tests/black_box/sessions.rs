@@ -134,7 +134,7 @@ async fn a_host_that_stops_moves_the_write_ahead_logs_into_the_databases() -> Re
     Ok(())
 }
 
-/// Returns the deletions of an audit log, with what tells who has deleted.
+/// Returns the deletions of an audit log, with the field that identifies the caller.
 fn deletions(log: &Path) -> Result<Vec<Value>> {
     audited(log, "deletion")
 }

@@ -128,7 +128,7 @@ async fn a_user_logs_in_once_and_nobody_else_sees_the_credentials() -> Result<()
     }
     ensure!(host.stop().await?);
 
-    // The credential is on disk, where nobody can read it.
+    // The credential is on disk, encrypted.
     let files = std::fs::read_dir(folder.file(".hatchery/credentials"))?.collect::<std::io::Result<Vec<_>>>()?;
     let [file] = files.as_slice() else { anyhow::bail!("{} files", files.len()) };
     let bytes = std::fs::read(file.path())?;

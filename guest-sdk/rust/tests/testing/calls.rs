@@ -119,7 +119,7 @@ fn hosts_of_other_threads_are_separate() {
     assert_eq!(rolled, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-/// Asks another tool, which asks it of its own host.
+/// Calls another tool and stores its result in the state.
 #[tool]
 async fn ask(cx: ToolContext) -> Result<u32, ToolError> {
     let rolled: u32 = cx.call_tool("roll_die", &json!({ "sides": 4 })).await?;

@@ -62,7 +62,7 @@ impl A2aEndpoint {
         })
     }
 
-    /// Ends the streams of tasks that wait for their clients, which have no end of their own.
+    /// Ends the streams of tasks that wait for their clients, which would not end by themselves.
     pub fn close(&self) {
         self.service.0.task_changes.close();
     }

@@ -43,7 +43,7 @@ impl A2aService {
         }
         if let Some(state) = request.state {
             if state.is_interrupted() {
-                // Only the events tell whether a task waits for input or for authorization.
+                // Only the events show whether a task waits for input or for authorization.
                 found.retain(|task| task.state().is_interrupted());
                 tasks::read_events(&self.0.runner, &mut found).await?;
             }

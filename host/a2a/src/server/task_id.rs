@@ -87,7 +87,7 @@ pub fn is_reserved_user(id: &str) -> bool {
     id == HOST_USER || id.starts_with(USER_PREFIX)
 }
 
-/// Returns the session of a context: of the client's user, or of one that stands for the context.
+/// Returns the session of a context: of the client's user, or of a user made from the context id.
 pub(super) fn session(app: &str, context: &str, user: Option<&Arc<str>>) -> SessionKey {
     let user = user.cloned().unwrap_or_else(|| format!("{USER_PREFIX}{context}").into());
     SessionKey::new(app, user, context)

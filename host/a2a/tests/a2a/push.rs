@@ -197,7 +197,7 @@ async fn a_task_under_way_sends_each_notification_once_after_the_policy_has_chan
     let server = Server::new(options(PushLimits::default()));
     waiting(&server, &url).await;
     server.service.reconfigure(options(PushLimits::default()).settings, true);
-    // What continues the tasks is a task of its own.
+    // A background task continues them.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

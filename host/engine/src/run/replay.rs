@@ -284,7 +284,7 @@ impl Replay {
 pub(crate) enum CallbackEventKind {
     /// Changes of the callbacks before the agent, which ran then.
     Start,
-    /// The answer of the callbacks before the agent, in its place, or of those after it.
+    /// The answer of the callbacks before the agent, which replaces its run, or of the callbacks after it.
     Answer,
     /// Changes of the callbacks after the agent.
     End,

@@ -1,7 +1,7 @@
 //! Live runs: conversations whose requests arrive one by one.
 //!
 //! An agent with a live model holds the conversation in one run, which reads the queue itself (`llm/live.rs`). For any
-//! other agent each message of the user is a run of its own, as if it had been sent to [`Runner::run`]. Both kinds
+//! other agent each message of the user is a separate run, as if it had been sent to [`Runner::run`]. Both kinds
 //! follow each other in one conversation if its agents transfer.
 
 use std::sync::{Arc, Mutex};

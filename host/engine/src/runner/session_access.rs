@@ -151,7 +151,7 @@ impl RunnerInner {
         }
     }
 
-    /// Creates a session, unless someone else has created it meanwhile.
+    /// Creates a session, unless it was created concurrently.
     pub(super) async fn create_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
             Ok(_) | Err(StoreError::SessionExists(_)) => Ok(()),

@@ -102,7 +102,7 @@ pub(crate) fn request<'a>(
     (!ids.is_empty()).then(|| EventData { content, long_running_tool_ids: ids, ..EventData::default() })
 }
 
-/// Returns true for the name of a call with which a person is asked.
+/// Returns true for the name of a call that asks a person.
 pub(crate) fn is_request_name(name: &str) -> bool {
     name == REQUEST_CONFIRMATION || name == REQUEST_CREDENTIAL
 }

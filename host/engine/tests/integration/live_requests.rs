@@ -181,7 +181,7 @@ async fn an_answer_in_place_of_an_agent_that_would_hear_ends_the_conversation() 
     }
 }
 
-/// A tool that waits for a permit, after it has told that it was called.
+/// A tool that reports its call, and then waits for a permit.
 fn waiting_tool(called: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Arc<dyn Tool> {
     let (called, go_on) = (called.clone(), go_on.clone());
     Arc::new(function_tool("wait", "Waits.", move |_: JsonMap, _| {

@@ -1,4 +1,4 @@
-//! Code in an extension of Vertex AI, with a server in its place.
+//! Code in an extension of Vertex AI, with a mock server.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

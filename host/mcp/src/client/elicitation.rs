@@ -87,7 +87,7 @@ struct Answer {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Questions {
     answers: Vec<Answer>,
-    /// The question that a person is asked.
+    /// The question to the person.
     open: Option<Question>,
 }
 

@@ -1,4 +1,4 @@
-//! Credentials that the host adds, and that nobody else sees.
+//! Credentials that the host adds, and that neither models nor components see.
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::support::*;
 
-/// A live model that repeats its input, counts by two when it is told to `count`, and breaks down at `fail`.
+/// A live model that repeats its input, counts by two at `count`, and fails at `fail`.
 struct Parrot;
 
 struct Connection {

@@ -13,7 +13,7 @@ pub(crate) enum Requirement {
     App(String),
     /// The permission to use an app for a user.
     User { app: String, user: String },
-    /// The permission to use every app: the path does not tell which one it means.
+    /// The permission to use every app: the path does not contain its name.
     EveryApp(&'static str),
     /// The role `operate`.
     Operator,

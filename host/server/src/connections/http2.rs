@@ -89,7 +89,7 @@ where
         () = open.idle_for(timeouts.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    // The client has time to close the connection itself, and may have sent a request before it was told.
+    // The client has time to close the connection itself, and may have sent a request before it got the notice.
     let abandoned = async {
         tokio::time::sleep(timeouts.write).await;
         open.idle_for(timeouts.idle).await;

@@ -28,7 +28,7 @@ impl Protocol {
     }
 }
 
-/// Reads as many bytes as tell the version. Returns it with a stream that begins with these bytes.
+/// Reads enough bytes to determine the version. Returns it with a stream that begins with these bytes.
 pub(super) async fn detect<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Protocol, Rewind<S>)> {
     let mut read = Vec::with_capacity(PREFACE.len());
     let protocol = loop {

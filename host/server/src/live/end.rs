@@ -1,4 +1,4 @@
-//! The end of a live run, and the close frame that tells it.
+//! The end of a live run, and its close frame.
 
 use axum::extract::ws::{CloseFrame, close_code};
 use hatchery_core::{RunError, StoreError};

@@ -105,7 +105,7 @@ impl FirestoreBuilder {
         Self { tokens: Some(tokens), ..self }
     }
 
-    /// Sets the HTTP client. It should not follow redirects. Default: one of its own.
+    /// Sets the HTTP client. It should not follow redirects. Default: a new client.
     pub fn http_client(self, http: Client) -> Self {
         Self { http: Some(http), ..self }
     }

@@ -64,7 +64,7 @@ impl FirestoreMemoryService {
         Self::with_properties(client, &FirestoreProperties::default())
     }
 
-    /// Remembers below the root collection and with the stop words of these properties.
+    /// Stores entries below the root collection and uses the stop words of these properties.
     pub fn with_properties(client: FirestoreClient, properties: &FirestoreProperties) -> Self {
         let names = Names { root: properties.root_collection.clone() };
         Self { client, names, stop_words: Arc::new(properties.stop_words.clone()) }

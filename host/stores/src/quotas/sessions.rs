@@ -141,7 +141,7 @@ impl QuotaSessions {
         let growth = Growth { sessions: 1, events: revision, event_bytes, state };
         let before = Usage { session: SessionUsage::default(), ..usage };
         let after = add_growth(&self.quotas.for_app(&key.app), &before, growth, StateChange::default())?;
-        // Counted before it is made, since a caller that goes away may leave a fork.
+        // Counted before it is made, since a fork can exist although its caller was dropped.
         self.cache().insert_exact(fork, after, &guard);
         let forked = self.inner.fork(key, revision, Some(&fork.id)).await;
         self.cache().invalidate(key, &guard);

@@ -6,7 +6,7 @@
 //! compute for long share the processors by time slices, so that they do not block other tasks ([`cpu_scheduler`]).
 //!
 //! A store serves one call, or, if the operator configures a pool, one call after the other ([`instance_pool`]). It
-//! never serves two at a time: their log output and CPU time could not be told apart, and the host would not know
+//! never serves two at a time: their log output and CPU time could not be distinguished, and the host would not know
 //! which caller an import is called for.
 
 mod active_calls;

@@ -369,7 +369,7 @@ pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: 
     result
 }
 
-/// Installs the TLS provider of Reqwest, which has none of its own, unless the program has installed another one.
+/// Installs the TLS provider of Reqwest, which has no default, unless the program has installed another one.
 fn install_tls_provider() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -243,7 +243,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     write
 }
 
-/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are documents of their own.
+/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are separate documents.
 fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
     if json.len() <= MAX_PART_BYTES {
         document.set_field(keys::JSON, json.into());

@@ -13,7 +13,7 @@ use super::stored::StoredSession;
 use crate::firestore::query::{and, filter, order, select};
 use crate::firestore::{keys, names};
 
-/// The fields that tell whether a session can be deleted.
+/// The fields that decide whether a session can be deleted.
 const FIELDS: &[&str] = &[keys::ID, keys::USER_ID, keys::STATUS, keys::LEASED_UNTIL, keys::UPDATE_TIME];
 
 impl Store {

@@ -165,7 +165,7 @@ pub(super) const COUNT_SESSION_BYTES: &str = "UPDATE sessions SET event_bytes = 
 /// Selects the row and the newest turn of a session by app, user and id.
 pub(super) const FIND_TURN: &str = "SELECT session, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// The columns of a run, with its request or something in its place.
+/// The columns of a run, with an expression for its request.
 macro_rules! run_columns {
     () => {
         run_columns!("request")

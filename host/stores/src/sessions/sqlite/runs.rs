@@ -93,7 +93,7 @@ impl RunService for SqliteSessions {
         let from = from.map_or(i64::MAX, |from| i64::try_from(from).unwrap_or(i64::MAX));
         let listed = self.read("list the runs of the session", session, move |connection| {
             let mut list = connection.prepare_cached(queries::LIST_RUNS)?;
-            // One more tells whether there is another page.
+            // One more, to know whether there is another page.
             let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
             let values = params![key.app, key.user, key.id, from, rows];
             list.query_map(values, |row| stored_run(row, key.clone()))?.collect::<rusqlite::Result<Vec<_>>>()

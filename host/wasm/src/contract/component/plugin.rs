@@ -1,5 +1,5 @@
-//! Bridge from [`Plugin`] to the plugins of components: the hooks that callbacks do not have. Each call runs in an
-//! instance of its own. A hook that the plugin does not list costs nothing.
+//! Bridge from [`Plugin`] to the plugins of components: the hooks that callbacks do not have. Each call runs in a
+//! separate instance. A hook that the plugin does not list costs nothing.
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, PluginInfo, RunError};

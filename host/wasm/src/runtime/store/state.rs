@@ -28,7 +28,7 @@ use crate::runtime::http::{Http, RequestSender};
 /// Resources of a guest that it does not open itself, such as its standard streams.
 const HOST_RESOURCES: usize = 24;
 
-/// What a guest is called for.
+/// The origin of a guest call.
 pub(crate) enum CallOrigin {
     /// The description of the component, when it is loaded.
     Describe,
@@ -52,7 +52,7 @@ impl CallOrigin {
         }
     }
 
-    /// Returns a key that is unique among the runs in progress. Agents that run as tools are runs of their own.
+    /// Returns a key that is unique among the runs in progress. Agents that run as tools are separate runs.
     pub(super) fn run_key(&self) -> Option<usize> {
         match self {
             Self::Model(run) => *run,

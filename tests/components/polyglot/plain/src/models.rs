@@ -1,4 +1,4 @@
-//! A model that answers with the words of the last message.
+//! A model that repeats the last message.
 
 use std::cell::RefCell;
 
