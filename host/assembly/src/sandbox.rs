@@ -43,7 +43,7 @@ impl CodeSandbox {
     }
 
     /// Returns true if both are the same executor.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 

@@ -139,7 +139,7 @@ impl Endpoint {
             secrets: fixed_headers.values().chain(api_key).cloned().collect(),
             credentials: None,
         };
-        if let Some(missing) = info.missing(connection) {
+        if let Some(missing) = info.missing_variables(connection) {
             let noun = if info.base_url(connection).is_none() { "URL" } else { "key" };
             let message = format!("no {noun}: set {missing}, or use a model without one, `scripted:<file>`");
             return Err(origin.error(ModelErrorKind::Auth, message));

@@ -76,7 +76,7 @@ pub trait ModelProvider: Send + Sync {
     }
 
     /// Returns the variables to set before a model can be used, as text. `None` if nothing is missing.
-    fn missing(&self) -> Option<String> {
+    fn missing_variables(&self) -> Option<String> {
         None
     }
 

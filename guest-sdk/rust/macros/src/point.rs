@@ -125,7 +125,7 @@ impl HookPoint {
         let mut inputs: Vec<Parameter<'_>> = Vec::new();
         let mut passed = Vec::new();
         for parameter in parameters(signature)? {
-            if parameter.is("CallbackContext") {
+            if parameter.has_type("CallbackContext") {
                 passed.push(parameter.passing.pass(&quote!(cx)));
             } else {
                 passed.push(names.get(inputs.len()).map(|name| parameter.passing.pass(name)).unwrap_or_default());

@@ -81,7 +81,7 @@ impl McpToolset {
     }
 
     /// Returns the server for the session of a call, its tools, and whether it has resources.
-    async fn listing(&self, cx: &CallContext) -> Result<(ServerInUse, Arc<ToolListing>, bool), McpError> {
+    async fn list_tools(&self, cx: &CallContext) -> Result<(ServerInUse, Arc<ToolListing>, bool), McpError> {
         let server = self.server.for_session(cx).await?;
         let connection = server.connection().await?;
         Ok((server, connection.tools().await?, connection.has_resources()))
@@ -123,7 +123,7 @@ impl Toolset for McpToolset {
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-        let listing = self.listing(cx).await;
+        let listing = self.list_tools(cx).await;
         let (server, listing, has_resources) = listing.map_err(|error| self.server.unavailable(&error))?;
         let mut created = self.created.lock_unpoisoned();
         let mut tools = match created.as_ref() {

@@ -135,7 +135,7 @@ impl SessionService for FirestoreSessionService {
     ) -> Result<TurnStart, StoreError> {
         let begin = |stored: &StoredSession, _: &_| {
             if let Some(remaining) = stored.lease_remaining().filter(|_| previous != Some(stored.fence)) {
-                return Ok(Plan::nothing(TurnStart::Held { remaining }));
+                return Ok(Plan::unchanged(TurnStart::Held { remaining }));
             }
             let fence = stored.fence + 1;
             let turn = Turn { fence, revision: stored.revision };

@@ -297,7 +297,7 @@ impl Loader {
         while let Some((task, result)) = self.tasks.next_finished() {
             self.has_changed |= self.finish_load(task, result);
         }
-        for path in self.tasks.compiling() {
+        for path in self.tasks.compiling_files() {
             if let Some(file) = self.files.get_mut(path) {
                 file.set_state(FileState::Compiling { previous_serves: file.component.is_some() });
             }

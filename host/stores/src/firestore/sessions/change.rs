@@ -21,7 +21,7 @@ impl<T> Plan<T> {
         Self { writes, result }
     }
 
-    pub(super) fn nothing(result: T) -> Self {
+    pub(super) fn unchanged(result: T) -> Self {
         Self { writes: Vec::new(), result }
     }
 }

@@ -70,7 +70,7 @@ impl Store {
         let plan = |stored: &StoredSession, others: &[Option<Document>]| {
             if let [Some(known)] = others {
                 return if is_repeated(known, event) {
-                    Ok(Plan::nothing(known.unsigned(keys::REVISION)))
+                    Ok(Plan::unchanged(known.unsigned(keys::REVISION)))
                 } else {
                     Err(StoreError::EventExists(event.id.clone()))
                 };
@@ -225,7 +225,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     let bytes = stored.event_bytes + event.json_len() as u64;
     let mut update = fields([
         (keys::UPDATE_TIME, event.timestamp.into()),
-        (keys::LISTING, names::listing(&key.app, event.timestamp, &key.id).into()),
+        (keys::LISTING, names::listing_key(&key.app, event.timestamp, &key.id).into()),
         (keys::REVISION, revision.into()),
         (keys::EVENT_BYTES, bytes.into()),
     ]);

@@ -103,7 +103,7 @@ impl Store {
             let updated = events.last().map_or(created, |stored| stored.event.timestamp);
             let mut new = self.new_session(&fork, created, &own, &initial);
             new.set_field(keys::UPDATE_TIME, updated.into());
-            new.set_field(keys::LISTING, names::listing(&fork.app, updated, &fork.id).into());
+            new.set_field(keys::LISTING, names::listing_key(&fork.app, updated, &fork.id).into());
             new.set_field(keys::REVISION, revision.into());
             new.set_field(keys::EVENT_BYTES, events.iter().map(|stored| stored.json.len() as u64).sum::<u64>().into());
             let copies = events.iter().flat_map(|stored| self.copy_writes(&fork, stored)).collect();
@@ -146,7 +146,7 @@ impl Store {
                 (keys::STATUS, Status::Active.name().into()),
                 (keys::CREATE_TIME, created.into()),
                 (keys::UPDATE_TIME, updated.into()),
-                (keys::LISTING, names::listing(&key.app, updated, &key.id).into()),
+                (keys::LISTING, names::listing_key(&key.app, updated, &key.id).into()),
                 (keys::REVISION, revision.into()),
                 (keys::EVENT_BYTES, stored.event_bytes.saturating_sub(removal.freed).into()),
                 (keys::STATE, state),

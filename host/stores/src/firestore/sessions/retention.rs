@@ -49,7 +49,7 @@ impl Store {
         if let Some(since) = rule.idle_since {
             // The place of the newest session that is idle is after all of that time.
             let newest = Timestamp::from_micros(since.as_micros().saturating_sub(1));
-            let range = range(&names::listing(app, newest, ""), &end);
+            let range = range(&names::listing_key(app, newest, ""), &end);
             self.add_expired(&mut expired, (user, app), &range, limit, None).await?;
         }
         if let Some(keeps) = rule.user_sessions {
