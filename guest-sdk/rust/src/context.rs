@@ -27,7 +27,7 @@ use crate::sessions::Sessions;
 /// An entry of the user's memory, from earlier sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryEntry {
-    /// The message.
+    /// The message that was remembered.
     pub content: Content,
     pub author: Option<String>,
     /// Microseconds since 1970.

@@ -23,7 +23,7 @@ use hatchery_wasm::join_program;
 /// The result of a build.
 #[derive(Debug)]
 pub struct BuiltComponent {
-    /// The component.
+    /// The WebAssembly component.
     pub bytes: Vec<u8>,
     /// The name of the project.
     pub name: String,

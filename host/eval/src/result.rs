@@ -65,7 +65,7 @@ pub struct MetricResult {
     /// 0 to 1; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The outcome.
+    /// The outcome of the metric.
     pub eval_status: EvalStatus,
     /// The reason for the score, if the metric has one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -109,7 +109,7 @@ pub struct InvocationResult {
 #[serde(rename_all = "camelCase")]
 pub struct EvalCaseResult {
     pub eval_set_id: String,
-    /// The case.
+    /// The id of the case.
     pub eval_id: String,
     /// The outcome of all metrics.
     pub final_eval_status: EvalStatus,

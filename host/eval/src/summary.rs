@@ -8,7 +8,7 @@ use crate::result::{EvalCaseResult, EvalSetResult, EvalStatus};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseSummary {
-    /// The case.
+    /// The id of the case.
     pub eval_id: String,
     /// Failed if a run has ended with an error or the mean of a metric is below its threshold.
     pub eval_status: EvalStatus,

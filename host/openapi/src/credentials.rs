@@ -29,7 +29,7 @@ pub enum Credentials {
         location: KeyLocation,
         /// The name of the header, of the parameter or of the cookie.
         name: String,
-        /// The key.
+        /// The value of the key.
         value: ConfigValue,
     },
     /// With a token in the header `Authorization`.
@@ -76,7 +76,7 @@ pub enum ClientPlacement {
 /// A credentials file of Google Cloud, and the scopes of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// The file.
+    /// The source of the file.
     pub key: KeySource,
     /// Scopes of the tokens.
     pub scopes: Vec<String>,

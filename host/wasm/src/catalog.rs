@@ -54,7 +54,7 @@ pub struct Catalog {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStatus {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// Name of the component, or of the app of a `root_agent.yaml`.
     pub name: String,

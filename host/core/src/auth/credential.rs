@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuthCredential {
-    /// The kind.
+    /// The kind of the credential.
     #[serde(alias = "auth_type")]
     pub auth_type: AuthCredentialType,
     #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub enum AuthCredentialType {
 pub struct HttpAuth {
     /// `basic` or `bearer`.
     pub scheme: String,
-    /// The values.
+    /// The user name and the password, or the token.
     pub credentials: HttpCredentials,
     /// Headers beside `Authorization`.
     #[serde(alias = "additional_headers", skip_serializing_if = "BTreeMap::is_empty")]

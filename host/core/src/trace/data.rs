@@ -94,7 +94,7 @@ pub enum AttributeValue {
     Shared(Arc<str>),
     /// A whole number.
     Integer(u64),
-    /// A fraction.
+    /// A floating-point number.
     Number(f64),
     /// True or false.
     Boolean(bool),
@@ -186,7 +186,7 @@ pub struct SpanData {
     /// The operation and its subject, such as `execute_tool roll_die`.
     pub name: Cow<'static, str>,
     pub operation: SpanOperation,
-    /// The run.
+    /// The trace of the run.
     pub trace: Arc<Trace>,
     /// Identifies the span.
     pub span_id: u64,

@@ -32,7 +32,7 @@ pub struct AnsweredCall {
 pub enum UserAnswer {
     /// The call is confirmed or rejected.
     Decision {
-        /// The decision.
+        /// The decision of the person.
         confirmation: ToolConfirmation,
         /// The request that the decision answers.
         request: Box<ConfirmationRequest>,
