@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn a_model_answers_each_request_until_the_connection_is_closed() {
-        let said = converse(vec![LiveRequest::text("hi"), LiveRequest::ActivityStart]).unwrap();
+        let responses = converse(vec![LiveRequest::text("hi"), LiveRequest::ActivityStart]).unwrap();
         let text = |text: &str| LiveResponse::Content(Content::model(text));
-        assert_eq!(said, [text("hi"), LiveResponse::TurnComplete, text("bye")]);
+        assert_eq!(responses, [text("hi"), LiveResponse::TurnComplete, text("bye")]);
     }
 
     #[test]

@@ -182,7 +182,7 @@ async fn a_call_that_must_not_be_repeated_is_not_made_again_after_a_kill() -> Re
     let answer = event::parts(&resumed[0]).nth(1).context("the second answer")?;
     let error = event::text_at(answer, "/functionResponse/response/error");
     assert!(error.starts_with("interrupted: the host died during this call, and nobody knows"), "{answer}");
-    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model has been told");
+    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model gets the error");
     Ok(())
 }
 

@@ -189,7 +189,7 @@ async fn a_missing_module_is_named_with_the_next_step() -> Result<()> {
 async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("js/package.json", r#"{"type": "module", "hatchery": {}}"#)?;
-    for (source, said) in [
+    for (source, message) in [
         ("const a = 1;\nconst 1b = 2;\n", "index.js:2:8: Syntax error \"b\"\n    const 1b = 2;\n"),
         ("\n\nmissing.method();\n", "(index.js:3:1)"),
         ("import './lib/x.js';\n", "index.js:1:8: Could not resolve \"./lib/x.js\"\n"),
@@ -219,7 +219,7 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     ] {
         folder.write("js/index.js", source)?;
         let Some(built) = build(&folder, "js").await? else { return Ok(()) };
-        assert!(!built.success && built.stderr.contains(said), "{said}: {}", built.stderr);
+        assert!(!built.success && built.stderr.contains(message), "{message}: {}", built.stderr);
     }
     Ok(())
 }

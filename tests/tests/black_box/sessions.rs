@@ -58,8 +58,9 @@ async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server(
     assert_eq!((&json["sessions"][1]["id"], &json["sessions"][1]["events"]), (&json!("first"), &json!([])));
 
     let shown = sessions(&folder, &["show", "first"]).await?.stdout;
-    let said: Vec<_> = shown.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, said)| said).collect();
-    assert_eq!(said, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{shown}");
+    let messages: Vec<_> =
+        shown.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, message)| message).collect();
+    assert_eq!(messages, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{shown}");
     let revisions: Vec<_> =
         shown.lines().filter_map(|line| line.split_once("  ")).map(|(revision, _)| revision).collect();
     assert_eq!(revisions, ["first", "1", "2"], "{shown}");

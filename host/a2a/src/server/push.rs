@@ -319,8 +319,8 @@ impl PushSender {
         else {
             return Ok(());
         };
-        let told = notified.iter().filter(|(id, config)| configs.get(*id) == Some(*config));
-        reports.extend(told.map(|(id, _)| (id.clone(), time)));
+        let current = notified.iter().filter(|(id, config)| configs.get(*id) == Some(*config));
+        reports.extend(current.map(|(id, _)| (id.clone(), time)));
         let mut changes = JsonMap::from_iter(report_changes(&reports));
         changes.insert("delivered".into(), stored.revision.into());
         self.write(key, changes).await

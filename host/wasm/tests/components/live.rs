@@ -99,7 +99,7 @@ async fn a_live_model_that_fails_has_its_own_code_and_nothing_follows() {
     assert_eq!(error.kind, ModelErrorKind::RateLimited);
     assert_eq!(error.to_string(), "model `component:gallery/parrot`: too much noise");
     assert!(connection.receive().await.is_none());
-    assert_eq!(connection.send(text("still there?")).await, Ok(()), "the reason was told");
+    assert_eq!(connection.send(text("still there?")).await, Ok(()), "the reason was returned");
 }
 
 #[tokio::test]
