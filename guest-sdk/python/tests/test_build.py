@@ -1,4 +1,4 @@
-"""What builds find out about a program. ``hatchery build`` itself is tested with the command."""
+"""The analysis of programs by builds. ``hatchery build`` itself is tested with the command."""
 
 import contextlib
 import io
