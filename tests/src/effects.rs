@@ -23,7 +23,7 @@ impl Effects {
     /// Starts the server.
     ///
     /// # Errors
-    /// When no port is free.
+    /// If no port is free.
     pub async fn start() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let port = listener.local_addr()?.port();
@@ -39,12 +39,12 @@ impl Effects {
         Ok(Self { port, requests, counts })
     }
 
-    /// Waits until at least `requests` requests have arrived.
+    /// Waits until at least `count` requests have arrived.
     ///
     /// # Errors
-    /// When the server has ended.
-    pub async fn until(&mut self, requests: usize) -> anyhow::Result<()> {
-        let waiting = self.requests.wait_for(|count| *count >= requests);
+    /// If fewer arrive in time, or the server has ended.
+    pub async fn wait_for_requests(&mut self, count: usize) -> anyhow::Result<()> {
+        let waiting = self.requests.wait_for(|arrived| *arrived >= count);
         tokio::time::timeout(crate::host::TIMEOUT, waiting).await.context("too few requests")??;
         Ok(())
     }

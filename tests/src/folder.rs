@@ -47,7 +47,7 @@ impl Folder {
     ///
     /// # Errors
     /// If the components have not been built.
-    pub fn of_samples() -> anyhow::Result<Self> {
+    pub fn with_samples() -> anyhow::Result<Self> {
         let folder = Self::empty()?;
         let samples = paths::repository().join("sample-agents");
         copy(&samples, &folder.served())?;
@@ -129,7 +129,7 @@ impl Folder {
     ///
     /// # Errors
     /// If it cannot be copied.
-    pub fn of_croupier(url: &str) -> anyhow::Result<Self> {
+    pub fn with_croupier(url: &str) -> anyhow::Result<Self> {
         let folder = Self::empty()?;
         let samples = paths::repository().join("sample-agents");
         copy(&samples.join(CROUPIER), &folder.served().join(CROUPIER))?;

@@ -109,7 +109,7 @@ pub async fn run(plan: &Plan, mut on_row: impl FnMut(&Row)) -> anyhow::Result<Ve
 /// Returns a file with the event stream of the host for a scenario.
 async fn recorded_stream(scenario: &Scenario) -> anyhow::Result<tempfile::NamedTempFile> {
     let host = scenario.serve().await?;
-    let (mut client, session) = (Client::connect(&host.url).await?, SessionName::of(0));
+    let (mut client, session) = (Client::connect(&host.url).await?, SessionName::new(0));
     client.create_session(scenario, &session).await?.map_err(|answer| anyhow!("{answer}"))?;
     let (_, events) = client.answer(scenario, &session).await?.map_err(|answer| anyhow!("{answer}"))?;
     let file = tempfile::NamedTempFile::new()?;
@@ -132,10 +132,10 @@ async fn measure(scenario: &Scenario, name: &str, url: &str, process: u32, plan:
         connections,
         pairs_per_second: pairs as f64 / elapsed.as_secs_f64(),
         cpu_per_pair: cpu.as_secs_f64() * 1e6 / pairs as f64,
-        first_event: Latencies::of(measured.first_event),
-        run: Latencies::of(measured.run),
+        first_event: Latencies::new(measured.first_event),
+        run: Latencies::new(measured.run),
         failed: measured.failed,
-        memory: Usage::of(process)?.memory,
+        memory: Usage::read(process)?.memory,
     })
 }
 
@@ -147,7 +147,7 @@ struct SessionName {
 
 impl SessionName {
     /// Returns the name of a numbered session. A user has far fewer sessions than the default quota allows.
-    fn of(number: u64) -> Self {
+    fn new(number: u64) -> Self {
         Self { user: format!("user-{}", number / 1000), id: format!("load-{number}") }
     }
 }
@@ -174,7 +174,7 @@ async fn drive(
         let mut measured = RunMeasurements::default();
         while Instant::now() < end {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            match client.pair(scenario, &SessionName::of(number)).await? {
+            match client.pair(scenario, &SessionName::new(number)).await? {
                 Ok(times) => {
                     measured.first_event.push(times.first_event);
                     measured.run.push(times.end);

@@ -191,7 +191,7 @@ impl Soak {
     }
 
     fn sample(&self) -> anyhow::Result<Sample> {
-        let usage = Usage::of(self.host.process().context("the host has died")?)?;
+        let usage = Usage::read(self.host.process().context("the host has died")?)?;
         let counts = self.counts();
         Ok(Sample {
             at: self.start.elapsed().as_secs_f64(),

@@ -194,7 +194,7 @@ impl Stage {
     }
 
     fn footprint(&self) -> anyhow::Result<Footprint> {
-        let usage = Usage::of(self.process()?)?;
+        let usage = Usage::read(self.process()?)?;
         Ok(Footprint { usage, disk: size_of(&self.folder.data())? + size_of(&self.folder.served())? })
     }
 

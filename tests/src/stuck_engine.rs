@@ -28,7 +28,7 @@ impl StuckEngine {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let removals = removals.clone();
-                // A client that goes away is not a failure.
+                // A client that disconnects is not a failure.
                 tokio::spawn(async move { answer(stream, output, &removals).await });
             }
         });

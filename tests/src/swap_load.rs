@@ -46,12 +46,12 @@ impl SwapLoad {
         let warm_up = (self.swaps / 4).max(1);
         let swaps = async {
             let mut swapper = Swapper::new(host, folder)?;
-            let mut before = Usage::of(process)?;
+            let mut before = Usage::read(process)?;
             for swap in 1..=self.swaps {
                 let version = swapper.swap().await?;
                 ensure!(run().await? == version, "a new run uses new code");
                 if swap == warm_up {
-                    before = Usage::of(process)?;
+                    before = Usage::read(process)?;
                 }
                 swapped.store(swap, Ordering::Relaxed);
             }
@@ -70,6 +70,6 @@ impl SwapLoad {
         for (version, count) in counts.into_iter().flatten() {
             *runs.entry(version).or_insert(0) += count;
         }
-        Ok(SwapLoadOutcome { runs, before, after: Usage::of(process)? })
+        Ok(SwapLoadOutcome { runs, before, after: Usage::read(process)? })
     }
 }

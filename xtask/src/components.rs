@@ -13,7 +13,7 @@ use crate::workspace::{Package, Workspace};
 
 const PROFILE: &str = "guest";
 
-/// The environment variable that tells tests where the built components are.
+/// The environment variable with the folder of the built components, for tests.
 pub const FOLDER_VARIABLE: &str = "HATCHERY_COMPONENTS";
 
 /// The built component with the default code executor, which is built for the sample `data-analyst`.
@@ -31,20 +31,20 @@ pub struct Components<'a> {
 
 impl<'a> Components<'a> {
     /// The samples that are members of the workspace.
-    pub fn of_samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
+    pub fn samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
         let samples = workspace.components_below("sample-agents")?;
         Ok(Self { samples, ..Self::none(workspace) })
     }
 
     /// The samples with their own workspace.
-    pub fn of_standalone_samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
+    pub fn standalone_samples(workspace: &'a Workspace) -> anyhow::Result<Self> {
         Ok(Self { standalone: workspace.standalone_samples()?, ..Self::none(workspace) })
     }
 
     /// All samples, and the components of `tests/components`.
     pub fn all(workspace: &'a Workspace) -> anyhow::Result<Self> {
         let fixtures = workspace.components_below("tests/components")?;
-        Ok(Self { fixtures, standalone: workspace.standalone_samples()?, ..Self::of_samples(workspace)? })
+        Ok(Self { fixtures, standalone: workspace.standalone_samples()?, ..Self::samples(workspace)? })
     }
 
     fn none(workspace: &Workspace) -> Self {
@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn all_components_are_the_samples_and_the_fixtures() {
         let workspace = Workspace::load().unwrap();
-        let samples = Components::of_samples(&workspace).unwrap().to_string();
-        let standalone = Components::of_standalone_samples(&workspace).unwrap().to_string();
+        let samples = Components::samples(&workspace).unwrap().to_string();
+        let standalone = Components::standalone_samples(&workspace).unwrap().to_string();
         let all = Components::all(&workspace).unwrap().to_string();
         assert!(samples.starts_with("concierge, dice, greeter, ") && !samples.contains("swap"), "{samples}");
         assert_eq!(standalone, "data-analyst");

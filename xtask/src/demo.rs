@@ -14,7 +14,7 @@ use crate::{HOST, TOOLCHAIN, build_host, toolchain};
 
 /// Builds the programs for the first answer and becomes the server.
 pub fn serve(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
-    let samples = Components::of_samples(workspace)?;
+    let samples = Components::samples(workspace)?;
     let mut steps = Steps::new(4);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
@@ -40,8 +40,8 @@ pub fn detach_slow_samples() -> anyhow::Result<()> {
 
 /// Builds the samples that the demo does not wait for.
 pub fn build_slow_samples(workspace: &Workspace) -> anyhow::Result<()> {
-    let standalone = Components::of_standalone_samples(workspace)?;
-    let projects = Projects::of_samples(workspace);
+    let standalone = Components::standalone_samples(workspace)?;
+    let projects = Projects::samples(workspace);
     eprintln!("building {projects} and {standalone} in the background; each is served as soon as it is built");
     projects.build(workspace)?;
     standalone.build(workspace)?;

@@ -36,7 +36,7 @@ pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
     let name = format!("hatchery-{}-{target}", env!("CARGO_PKG_VERSION"));
     let output = workspace.target.join("dist-archive");
     let archive = output.join(&name).with_added_extension("tar.gz");
-    let samples = Components::of_standalone_samples(workspace)?;
+    let samples = Components::standalone_samples(workspace)?;
     let mut steps = Steps::new(5);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {samples}"), || samples.build(workspace))?;

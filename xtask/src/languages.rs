@@ -64,14 +64,14 @@ pub struct Projects(Vec<(PathBuf, PathBuf)>);
 
 impl Projects {
     /// The projects of `sample-agents`.
-    pub fn of_samples(workspace: &Workspace) -> Self {
+    pub fn samples(workspace: &Workspace) -> Self {
         let samples = SAMPLES.iter().map(|sample| workspace.root.join(sample));
         Self(samples.map(|folder| (folder.clone(), folder.join(file_name(&folder)).with_extension("wasm"))).collect())
     }
 
     /// The projects of `sample-agents` and `tests/components`. Components of the latter are written to `output`.
     pub fn all(workspace: &Workspace, output: &Path) -> Self {
-        let mut projects = Self::of_samples(workspace);
+        let mut projects = Self::samples(workspace);
         let fixtures = FIXTURES.iter().map(|(folder, name)| (workspace.root.join(folder), output.join(name)));
         projects.0.extend(fixtures.map(|(folder, file)| (folder, file.with_extension("wasm"))));
         projects

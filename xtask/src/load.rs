@@ -62,7 +62,7 @@ pub struct Arguments {
 }
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
-    let components = Components::of_samples(workspace)?;
+    let components = Components::samples(workspace)?;
     let mut steps = Steps::new(if arguments.rivals { 5 } else { 4 });
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
@@ -74,7 +74,7 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     })?;
     let mut load = Command::new(workspace.target.join(profile).join("examples/load"));
     load.env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
-    // Wasmtime makes an error whenever a call ends, whose backtrace nobody reads.
+    // Wasmtime creates an error whenever a call ends, whose backtrace is never used.
     load.env_remove("RUST_BACKTRACE");
     load.args(["--seconds", &arguments.seconds.to_string()]).args(arguments.json.then_some("--json"));
     match &arguments.filter {

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn files_that_differ_are_named() {
-        let of = |files: &[(&str, &str)]| {
+        let hash_files = |files: &[(&str, &str)]| {
             let folder = tempfile::tempdir().unwrap();
             for (name, text) in files {
                 let path = folder.path().join(name);
@@ -174,9 +174,10 @@ mod tests {
             }
             hashes(folder.path()).unwrap()
         };
-        let committed = of(&[("index.html", "a"), ("assets/one.js", "1")]);
+        let committed = hash_files(&[("index.html", "a"), ("assets/one.js", "1")]);
         assert!(compare(&committed, &committed).is_ok());
-        let error = compare(&committed, &of(&[("index.html", "b"), ("assets/two.js", "1")])).unwrap_err().to_string();
+        let error =
+            compare(&committed, &hash_files(&[("index.html", "b"), ("assets/two.js", "1")])).unwrap_err().to_string();
         assert_eq!(
             error,
             "host/ui/dist does not match the sources; run `cargo xtask ui` and commit it: assets/one.js, index.html, assets/two.js"

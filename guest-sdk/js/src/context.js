@@ -1,4 +1,4 @@
-// Contexts: access to the session and the services of the host. A context has no data of its own: every method calls the host and waits
+// Contexts: access to the session and the services of the host. A context holds no data: every method calls the host and waits
 // for the result. `await` before a call is allowed.
 
 import { content, textOf, toEvent, toRequest } from "./content.js";

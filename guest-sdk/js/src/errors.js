@@ -1,6 +1,6 @@
 // Errors with a code. The host reports any other error by its message, with the code `COMPONENT_FAILED`.
 
-/** The code of errors that have no code of their own. */
+/** The code of errors without a specific code. */
 export const COMPONENT_FAILED = "COMPONENT_FAILED";
 
 /** An error with a stable code. Methods of a context throw it if the host refuses an operation. */

@@ -149,7 +149,7 @@ export interface ArtifactVersion {
   size: number;
   /** When it was saved, in microseconds since 1970; missing if the artifact service does not know it. */
   createdMicros?: number;
-  /** What it was saved with. */
+  /** The metadata that it was saved with. */
   customMetadata: Record<string, any>;
 }
 

@@ -1,4 +1,4 @@
-// What web browsers and Node have and the JavaScript engine of components lacks: fetch, URL, TextEncoder, timers, structuredClone and others.
+// Web APIs that the JavaScript engine of components lacks: fetch, URL, TextEncoder, timers, structuredClone and others.
 // An engine's own are used where it has them.
 
 import { structuredClone } from "./web/clone.js";

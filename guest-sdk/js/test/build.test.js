@@ -1,4 +1,4 @@
-// What builds say about mistakes, and the places of stack traces. `hatchery build` itself is tested with the command.
+// Error messages of builds, and the positions in stack traces. `hatchery build` itself is tested with the command.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -37,7 +37,7 @@ test("mistakes are named with their place and the line", () => {
   );
 });
 
-test("a module that is not found is told apart from a missing package and from a module of Node", () => {
+test("a module that is not found is distinguished from a missing package and from a module of Node", () => {
   const missing = (name) => messageOf({ text: `Could not resolve "${name}"`, location: null, notes: [] });
   assert.equal(missing("./lib/x.js"), 'Could not resolve "./lib/x.js"');
   assert.match(missing("@a/b/c.js"), /; add the package to package\.json and package-lock\.json with `npm install @a\/b`$/);
@@ -53,7 +53,7 @@ test("warnings are returned, and other failures of the bundler are thrown as the
 });
 
 test("declarations are marked in their lines, and template literals stay as they are", () => {
-  // Each line has a place of its own, but the fourth, which continues a template literal, and the last, which has none.
+  // Each line has its own place, except the fourth, which continues a template literal, and the last, which has none.
   const lines = ["var a = b;", "function f() {", "  const text = `", "var c = d;`;", "  call();", "}", "if (a) f();", "var helper;"];
   const marked = markStatements(lines.join("\n"), { mappings: "AAAC;AACA,AAAI;AACA,MAAM;AAAA;AACA;AACA;AACA;" }).split("\n");
   const expected = ["0;var a = b;", lines[1], "0;  const text = `", lines[3], lines[4], lines[5], "0;if (a) f();", lines[7]];

@@ -160,7 +160,7 @@ const request = (text) => ({
   systemInstructions: [], tools: [], modelTools: [], config: null,
 });
 
-const saidBy = (responses) => responses.map((response) => response.content?.parts.map((part) => part.data.val).join("") ?? response.errorCode);
+const textsOf = (responses) => responses.map((response) => response.content?.parts.map((part) => part.data.val).join("") ?? response.errorCode);
 
 test("a model streams, or its pieces are joined", async () => {
   const parrot = model({
@@ -176,10 +176,10 @@ test("a model streams, or its pieces are joined", async () => {
   const { guestModels } = exportsOf({ models: [parrot] });
   assert.deepEqual(guestModels.describe(), ["parrot"]);
   const pieces = await collect(await guestModels.generate("parrot", request("one two"), true));
-  assert.deepEqual(saidBy(pieces).slice(0, 2), ["one ", "two "]);
+  assert.deepEqual(textsOf(pieces).slice(0, 2), ["one ", "two "]);
   assert.ok(pieces.every((piece) => piece.partial));
-  assert.deepEqual(saidBy(await collect(await guestModels.generate("parrot", request("one two"), false))), ["one two "]);
-  assert.deepEqual(saidBy(await collect(await guestModels.generate("parrot", request("then fail"), true))).at(-1), "BROKEN");
+  assert.deepEqual(textsOf(await collect(await guestModels.generate("parrot", request("one two"), false))), ["one two "]);
+  assert.deepEqual(textsOf(await collect(await guestModels.generate("parrot", request("then fail"), true))).at(-1), "BROKEN");
   await assert.rejects(() => guestModels.generate("parrot", request("then fail"), false), { code: "BROKEN", message: "it broke" });
 });
 
@@ -317,13 +317,13 @@ test("a live model yields what it says, and its failure is the last response", a
     yield { tag: "content", val: { content: { role: "user", parts: [{ data: { tag: "text", val: "stop" } }] }, partial: false } };
   }
   const request = { model: "", contents: [], systemInstructions: [], tools: [], modelTools: [], config: null };
-  const said = await collect(await guestLiveModels.connect("parrot", request, '{"stop":"stop"}', requests()));
-  assert.deepEqual(said.map(({ tag }) => tag), [
+  const responses = await collect(await guestLiveModels.connect("parrot", request, '{"stop":"stop"}', requests()));
+  assert.deepEqual(responses.map(({ tag }) => tag), [
     "usage", "content", "turn-complete", "interrupted", "turn-complete", "output-transcription", "turn-complete", "tool-calls",
     "turn-complete", "content", "failed",
   ]);
-  assert.deepEqual(said.at(-1).val, { code: "RUDE", message: "enough" });
-  assert.deepEqual(said[7].val, [{ id: "c2", name: "f", args: "{}", extra: null }]);
+  assert.deepEqual(responses.at(-1).val, { code: "RUDE", message: "enough" });
+  assert.deepEqual(responses[7].val, [{ id: "c2", name: "f", args: "{}", extra: null }]);
   await assert.rejects(guestLiveModels.connect("crow", request, "{}", requests()), { code: "NOT_FOUND" });
 });
 

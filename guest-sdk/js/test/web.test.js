@@ -1,4 +1,4 @@
-// What the engine of components lacks behaves as Node's.
+// The web APIs that the engine of components lacks behave as in Node.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

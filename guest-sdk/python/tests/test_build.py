@@ -1,4 +1,4 @@
-"""What builds find out about a program. ``hatchery build`` itself is tested with the command."""
+"""The analysis of programs by builds. ``hatchery build`` itself is tested with the command."""
 
 import contextlib
 import io
@@ -70,15 +70,15 @@ class Programs(unittest.TestCase):
     def test_an_error_at_import_has_the_lines_of_the_program_only(self) -> None:
         self.write("cold_of_test.py", "from warm_of_test import soup\n")
         self.write("warm_of_test.py", "\nsoup = 1 / 0\n")
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr):
             import_program("cold_of_test", [str(self.folder)])
-        places = [line.strip() for line in said.getvalue().splitlines() if line.strip().startswith("File")]
+        places = [line.strip() for line in stderr.getvalue().splitlines() if line.strip().startswith("File")]
         self.assertEqual([place for place in places if "importlib" not in place], [
             'File "cold_of_test.py", line 1, in <module>', 'File "warm_of_test.py", line 2, in <module>',
         ])  # fmt: skip
-        self.assertTrue(said.getvalue().endswith("ZeroDivisionError: division by zero\nerror: `cold_of_test` cannot be imported\n"))
-        self.assertNotIn(str(self.folder), said.getvalue())
+        self.assertTrue(stderr.getvalue().endswith("ZeroDivisionError: division by zero\nerror: `cold_of_test` cannot be imported\n"))
+        self.assertNotIn(str(self.folder), stderr.getvalue())
 
 
     def test_a_loop_at_import_ends_the_build_and_is_named_with_its_line(self) -> None:

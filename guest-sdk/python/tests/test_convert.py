@@ -121,13 +121,13 @@ class LiveConversations(unittest.TestCase):
     def test_what_a_live_model_says_is_converted(self) -> None:
         from hatchery_guest.component import live
 
-        said = [
+        cases = [
             (Content.model("hi"), "Content"), (Transcription("hi"), "OutputTranscription"),
             (Transcription("hi", True, of_input=True), "InputTranscription"), (ToolCalls([FunctionCall("f", {}, "c1")]), "ToolCalls"),
             (ToolCallsCancelled(["c1"]), "ToolCallsCancelled"), (LiveSignal.INTERRUPTED, "Interrupted"),
             (LiveSignal.TURN_COMPLETE, "TurnComplete"), (Usage({"totalTokenCount": 1}), "Usage"),
         ]  # fmt: skip
-        for response, case in said:
+        for response, case in cases:
             self.assertEqual(type(live.response_to_wit(response)).__name__, f"LiveResponse_{case}")
         self.assertEqual(live.response_to_wit(Usage({"totalTokenCount": 1})).value, '{"totalTokenCount":1}')
         with self.assertRaisesRegex(TypeError, "a live model does not say"):

@@ -336,7 +336,7 @@ class Services(unittest.TestCase):
 
         async def work() -> list[Any]:
             connection = LiveConnection(requests(), {"time": "morning"})
-            return [said async for said in parrot.responses(LlmRequest([]), connection, MockHost().tool_context())]
+            return [response async for response in parrot.responses(LlmRequest([]), connection, MockHost().tool_context())]
 
         greeting, echo = Content.model("Good morning."), Content.model("hi")
         self.assertEqual(run(work()), [greeting, echo, LiveSignal.TURN_COMPLETE, LiveSignal.INTERRUPTED, LiveSignal.TURN_COMPLETE])

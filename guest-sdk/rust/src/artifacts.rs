@@ -20,7 +20,7 @@ pub struct ArtifactVersion {
     pub size: u64,
     /// When it was saved, in microseconds since 1970; `None` if the artifact service does not know it.
     pub created_micros: Option<i64>,
-    /// What it was saved with.
+    /// The metadata that it was saved with.
     pub custom_metadata: JsonMap,
 }
 
@@ -88,8 +88,8 @@ impl<'a> Artifacts<'a> {
         Ok(artifacts::versions(name.to_owned()).await?)
     }
 
-    /// Returns what is known about a version, the latest if it is `None`, without its content. `None` if it does not
-    /// exist.
+    /// Returns the metadata of a version (of the latest if `version` is `None`) without its content. `None` if it does
+    /// not exist.
     ///
     /// # Errors
     /// See [`Artifacts`].

@@ -79,7 +79,7 @@ pub struct CodeFile {
     pub name: String,
     /// Media type.
     pub mime_type: String,
-    /// The bytes.
+    /// The content of the file.
     pub content: Vec<u8>,
 }
 

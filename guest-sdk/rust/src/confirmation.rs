@@ -8,7 +8,7 @@ use crate::error::Error;
 /// A confirmation request for a tool call, with a person's decision.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolConfirmation {
-    /// The question.
+    /// The question to the person.
     pub hint: String,
     /// True once the person has agreed.
     pub confirmed: bool,

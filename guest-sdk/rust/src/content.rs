@@ -102,7 +102,7 @@ pub enum PartData {
     FunctionCall(FunctionCall),
     /// The result of a tool call.
     FunctionResponse(FunctionResponse),
-    /// Code that the model wants to run.
+    /// Code of the model to be executed.
     ExecutableCode(ExecutableCode),
     /// The result of running code.
     CodeExecutionResult(CodeExecutionResult),
@@ -113,7 +113,7 @@ pub enum PartData {
 pub struct Blob {
     /// Media type, such as `image/png`.
     pub mime_type: String,
-    /// The bytes.
+    /// The content of the file.
     pub data: Vec<u8>,
     /// File name for display.
     pub display_name: Option<String>,
@@ -149,7 +149,7 @@ pub struct FunctionResponse {
     pub id: Option<String>,
     /// Name of the tool.
     pub name: String,
-    /// The result.
+    /// The result of the call.
     pub response: JsonMap,
     /// Further keys.
     pub extra: JsonMap,

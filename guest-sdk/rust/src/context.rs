@@ -27,7 +27,7 @@ use crate::sessions::Sessions;
 /// An entry of the user's memory, from earlier sessions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemoryEntry {
-    /// The message.
+    /// The message that was remembered.
     pub content: Content,
     pub author: Option<String>,
     /// Microseconds since 1970.
@@ -68,8 +68,7 @@ impl Memory<'_> {
         Ok(memory::add_session(Some(id.to_owned())).await?)
     }
 
-    /// Adds events to the current session's events that were added before. Events with the id of one of them are
-    /// skipped.
+    /// Adds events to the entries of the current session. Events whose id was added before are skipped.
     ///
     /// # Errors
     /// If the component is not allowed to, or the service fails.

@@ -15,7 +15,7 @@ pub struct Event {
     pub invocation_id: String,
     /// `user` or an agent's name.
     pub author: String,
-    /// The message.
+    /// The message, unless the event has only actions.
     pub content: Option<Content>,
     /// State changes and control of the run.
     pub actions: EventActions,

@@ -53,7 +53,7 @@ macro_rules! __export {
     };
     (plugins [$($item:path),*]) => {
         $crate::__export_items!(
-            $crate::__private::AnyPlugin, plugins, export_plugins, [$($crate::__private::AnyPlugin::of::<$item>()),*]
+            $crate::__private::AnyPlugin, plugins, export_plugins, [$($crate::__private::AnyPlugin::for_plugin::<$item>()),*]
         );
     };
     (code_executors [$($item:path),*]) => {

@@ -253,7 +253,7 @@ impl Response {
         self.body.chunk().await
     }
 
-    /// The body.
+    /// Reads the complete body.
     ///
     /// # Errors
     /// See [`Response::chunk`].

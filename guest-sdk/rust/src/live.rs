@@ -139,7 +139,7 @@ impl LiveModel {
     }
 }
 
-/// The connection of a live model to the one who talks to it. Receiving and sending may overlap.
+/// The connection of a live model to its client. Receiving and sending may overlap.
 pub struct LiveConnection {
     config: JsonMap,
     requests: Mutex<LocalBoxStream<'static, Result<LiveRequest, Error>>>,
@@ -295,9 +295,9 @@ mod tests {
 
     #[test]
     fn a_model_answers_each_request_until_the_connection_is_closed() {
-        let said = converse(vec![LiveRequest::text("hi"), LiveRequest::ActivityStart]).unwrap();
+        let responses = converse(vec![LiveRequest::text("hi"), LiveRequest::ActivityStart]).unwrap();
         let text = |text: &str| LiveResponse::Content(Content::model(text));
-        assert_eq!(said, [text("hi"), LiveResponse::TurnComplete, text("bye")]);
+        assert_eq!(responses, [text("hi"), LiveResponse::TurnComplete, text("bye")]);
     }
 
     #[test]

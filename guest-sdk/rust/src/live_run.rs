@@ -60,7 +60,7 @@ impl LiveRun {
     /// Sends a request: a message, a chunk of audio, or a signal. Waits while the run has too many unread ones.
     ///
     /// # Errors
-    /// `LIVE_CLOSED` if the run takes no more; [`LiveRun::next`] tells why.
+    /// `LIVE_CLOSED` if the run accepts no more requests; [`LiveRun::next`] returns the reason.
     pub async fn send(&self, request: impl Into<LiveRequest>) -> Result<(), Error> {
         let request: LiveRequest = request.into();
         let mut requests = self.requests.lock().await;

@@ -53,7 +53,7 @@ pub struct FunctionDeclaration {
 /// A model's response, or a part of a streamed one.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LlmResponse {
-    /// The message.
+    /// The message of the model, or a part of it.
     pub content: Option<Content>,
     /// True for a part of a streamed response, which contains only the new content.
     pub partial: bool,

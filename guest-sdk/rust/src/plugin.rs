@@ -33,7 +33,7 @@ pub struct AnyPlugin {
 impl AnyPlugin {
     /// Returns the plugin `P`.
     #[must_use]
-    pub fn of<P: Plugin>() -> Self {
+    pub fn for_plugin<P: Plugin>() -> Self {
         Self { name: P::NAME, hooks: P::HOOKS }
     }
 }

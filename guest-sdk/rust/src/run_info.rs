@@ -1,4 +1,4 @@
-//! Information about the run of a call: [`RunInfo`], the rest of its budgets, and its plugins.
+//! Information about the run of a call: [`RunInfo`], its remaining limits, and its plugins.
 
 use crate::bindings::wit::{session, types};
 

@@ -126,7 +126,7 @@ pub struct Host(Rc<RefCell<World>>);
 pub struct LogLine {
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: &'static str,
-    /// The message.
+    /// The text of the line.
     pub message: String,
     /// Named values of the line.
     pub fields: Vec<(String, String)>,

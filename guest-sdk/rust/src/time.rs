@@ -1,4 +1,4 @@
-//! Waiting.
+//! Sleep: waiting for a time without using CPU time.
 
 use std::time::Duration;
 

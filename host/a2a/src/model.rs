@@ -11,7 +11,7 @@ use crate::codec::Version;
 /// The author of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Role {
-    /// The client.
+    /// The client has written the message.
     #[default]
     User,
     Agent,

@@ -114,16 +114,16 @@ fn is_own_key(key: &str) -> bool {
 
 /// Returns the call, response, code or result that a data part holds according to its metadata.
 fn typed_data(value: &Value, metadata: &JsonMap) -> Option<PartData> {
-    let of_map = |key: &str| {
+    let with_map = |key: &str| {
         let mut value = value.clone();
         if let Some(args) = value.as_object_mut().and_then(|map| map.get_mut(key)) {
-            *args = Value::Object(map_of(args.take()));
+            *args = Value::Object(into_map(args.take()));
         }
         value
     };
     match metadata_value(metadata, TYPE)?.as_str()? {
-        FUNCTION_CALL => parse::<FunctionCall>(of_map("args")).map(PartData::FunctionCall),
-        FUNCTION_RESPONSE => parse::<FunctionResponse>(of_map("response")).map(PartData::FunctionResponse),
+        FUNCTION_CALL => parse::<FunctionCall>(with_map("args")).map(PartData::FunctionCall),
+        FUNCTION_RESPONSE => parse::<FunctionResponse>(with_map("response")).map(PartData::FunctionResponse),
         EXECUTABLE_CODE => parse::<ExecutableCode>(value.clone()).map(PartData::ExecutableCode),
         CODE_EXECUTION_RESULT => parse::<CodeExecutionResult>(value.clone()).map(PartData::CodeExecutionResult),
         _ => None,
@@ -135,7 +135,7 @@ fn parse<T: DeserializeOwned>(value: Value) -> Option<T> {
 }
 
 /// Returns arguments as a mapping. Peers in Python turn all integers into doubles, which this reverts.
-fn map_of(value: Value) -> JsonMap {
+fn into_map(value: Value) -> JsonMap {
     match with_integers(value) {
         Value::Object(map) => map,
         Value::Null => JsonMap::new(),
@@ -240,7 +240,7 @@ fn set_on_first(parts: &mut [HostPart], key: &str, value: Value) {
     }
 }
 
-/// Remembers the id of a message in its first part, since events have ids of their own.
+/// Remembers the id of a message in its first part, since events have other ids.
 pub(crate) fn set_message_id(parts: &mut [HostPart], id: &str) {
     set_on_first(parts, MESSAGE_ID, id.into());
 }

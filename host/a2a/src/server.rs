@@ -150,7 +150,7 @@ impl A2aService {
         self.0.settings.load_full()
     }
 
-    fn of_client(&self, client: Client) -> Self {
+    fn for_client(&self, client: Client) -> Self {
         Self(self.0.clone(), client)
     }
 

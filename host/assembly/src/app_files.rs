@@ -125,7 +125,7 @@ impl AppFiles {
         }
         let (folder, known) = (self.folder(app)?, known.clone());
         let write = move || {
-            // Until the files are written, even if the caller goes away.
+            // Held until the files are written, even if the caller is dropped.
             let _edit = edit;
             write_files(&folder, &texts, &known)
         };

@@ -29,7 +29,7 @@ pub(crate) struct LiveAppSettings {
 }
 
 struct SettingsTable {
-    /// Settings of apps without settings of their own.
+    /// Settings of apps that do not have specific settings.
     defaults: ResolvedConfig,
     apps: BTreeMap<String, ResolvedConfig>,
 }

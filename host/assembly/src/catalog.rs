@@ -124,7 +124,7 @@ impl AppSource for CatalogHandle {
         let catalog = self.current();
         let component = catalog.components.get(name)?;
         let size = component_file(&catalog, name).and_then(|path| path.metadata().ok()).map_or(0, |file| file.len());
-        let inspection = Inspection::of(component, size);
+        let inspection = Inspection::from_component(component, size);
         // A folder that cannot be read has no revision to restore.
         let revisions = self.revisions().and_then(|store| store.list(name).ok()).unwrap_or_default();
         Some(ComponentDetail {
@@ -215,8 +215,8 @@ fn component_report(component: &Component, catalog: &Catalog, directory: &Path) 
         name: component.name().into(),
         file: component_file(catalog, component.name()).map(|path| relative(path, directory)).unwrap_or_default(),
         sha256: component.sha256().into(),
-        calls: component.running(),
-        waiting_instances: component.waiting(),
+        calls: component.running_calls(),
+        waiting_instances: component.pooled_instances(),
         agents: names(ItemKind::Agent),
         tools: names(ItemKind::Tool),
         callbacks: names(ItemKind::Callback),
@@ -376,8 +376,8 @@ mod tests {
         let config = Config::parse(text, Path::new("hatchery.yaml")).unwrap();
         let settings = component_settings(&config);
         for other in ["search", "unlisted"] {
-            assert!(settings.of(other).grants.private_components.contains("vault"), "{other}");
+            assert!(settings.for_component(other).grants.private_components.contains("vault"), "{other}");
         }
-        assert!(settings.of("vault").grants.private_components.is_empty());
+        assert!(settings.for_component("vault").grants.private_components.is_empty());
     }
 }

@@ -88,7 +88,7 @@ impl Host {
         server: &str,
         browser: &dyn Browser,
     ) -> Result<(), McpError> {
-        // Reqwest has no provider of its own. An application may have installed another one.
+        // Reqwest has no default provider. An application may have installed another one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         if matches!(storage, Storage::InMemory) || config.session_service.as_deref() == Some("memory:") {
             let message =

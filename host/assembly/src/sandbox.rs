@@ -32,7 +32,8 @@ impl CodeSandbox {
     /// Returns the executor with changed settings; the same one if none of its settings changed.
     pub(crate) fn with_settings(&self, settings: &Settings, compile: &CompileLimits) -> Self {
         let Sandbox { files, options, preload, .. } = &*self.0;
-        let is_same = options.settings.of(DEFAULT_CODE_EXECUTOR) == settings.of(DEFAULT_CODE_EXECUTOR);
+        let is_same =
+            options.settings.for_component(DEFAULT_CODE_EXECUTOR) == settings.for_component(DEFAULT_CODE_EXECUTOR);
         if is_same && options.compiler.limits() == compile {
             return self.clone();
         }
@@ -42,7 +43,7 @@ impl CodeSandbox {
     }
 
     /// Returns true if both are the same executor.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 

@@ -58,7 +58,7 @@ pub enum ServicesError {
 pub enum ServiceSource<S: ?Sized> {
     /// The URI of a service, as in `hatchery.yaml`.
     Uri(String),
-    /// An implementation.
+    /// An implementation of the service.
     Object(Arc<S>),
 }
 

@@ -73,14 +73,14 @@ impl SettingsReport {
     ) -> Self {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let lines = Lines::parse(&text);
-        let written = Config::parse(&text, file).map(|config| values::of(&config)).unwrap_or_default();
+        let written = Config::parse(&text, file).map(|config| values::by_key(&config)).unwrap_or_default();
         let mut settings: BTreeMap<String, Setting> = BTreeMap::new();
         let mut add = |setting: Setting| settings.insert(setting.key.clone(), setting);
         for (key, line) in lines.iter().filter(|(key, _)| !key.starts_with(COMPONENTS)) {
             add(Setting { key: key.to_owned(), value: None, origin: Origin::File { line } });
         }
-        for (key, value) in values::of(config) {
-            let line = lines.of(&key).filter(|_| written.get(&key) == Some(&value));
+        for (key, value) in values::by_key(config) {
+            let line = lines.find(&key).filter(|_| written.get(&key) == Some(&value));
             let origin = line.map_or(Origin::Default, |line| Origin::File { line });
             add(Setting { key, value: Some(value), origin });
         }
@@ -114,13 +114,13 @@ impl SettingsReport {
 
 impl Setting {
     /// Returns a setting of the command line. Credentials in a URI are left out.
-    pub fn of_flag(key: &str, flag: &str, value: &str) -> Self {
+    pub fn from_flag(key: &str, flag: &str, value: &str) -> Self {
         let origin = Origin::Flag { flag: flag.to_owned() };
         Self { key: key.to_owned(), value: Some(without_credentials(value).into()), origin }
     }
 
     /// Returns a setting with its default.
-    pub fn of_default(key: &str, value: impl Into<Value>) -> Self {
+    pub fn from_default(key: &str, value: impl Into<Value>) -> Self {
         Self { key: key.to_owned(), value: Some(value.into()), origin: Origin::Default }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
         let mut config = Config::parse(yaml, &file).unwrap();
         trusted(&mut config);
         let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-        let flags = vec![Setting::of_flag("session_service", "--session-service", "postgres://ada:pw@db/h")];
+        let flags = vec![Setting::from_flag("session_service", "--session-service", "postgres://ada:pw@db/h")];
         let report = SettingsReport::new(&config, &file, flags, find);
         assert_eq!(report.file, Some(file));
         report.settings.into_iter().map(|setting| (setting.key.clone(), setting)).collect()
@@ -157,7 +157,7 @@ mod tests {
         let variables =
             [("OLLAMA_BASE_URL", "http://ada:pw@gpu:1"), ("HATCHERY_SECRET_FILE", "/k"), ("VLLM_BASE_URL", "")];
         let settings = report(yaml, |_| {}, &variables);
-        let of = |key: &str| serde_json::to_value(&settings[key]).unwrap();
+        let find = |key: &str| serde_json::to_value(&settings[key]).unwrap();
         let setting = |key: &str, value: Value, origin: Value| json!({"key": key, "value": value, "origin": origin});
         let line = |line: usize| json!({"kind": "file", "line": line});
         for expected in [
@@ -185,7 +185,7 @@ mod tests {
                 json!({"kind": "flag", "flag": "--session-service"}),
             ),
         ] {
-            assert_eq!(of(expected["key"].as_str().unwrap()), expected);
+            assert_eq!(find(expected["key"].as_str().unwrap()), expected);
         }
         assert!(!settings.contains_key("models.vllm_base_url"), "an empty variable sets nothing");
     }

@@ -27,12 +27,12 @@ pub struct DotEnvSource {
 
 impl DotEnvSource {
     /// The served folder.
-    pub fn of_served_folder(folder: &Path, config: &ConfigArgs) -> Self {
+    pub fn for_served_folder(folder: &Path, config: &ConfigArgs) -> Self {
         Self { folders: vec![folder.to_owned()], config: config.source(folder) }
     }
 
     /// A folder, and the folder that is served with it if it is the folder of one app.
-    pub fn of_app_folder(folder: &Path, config: &ConfigArgs) -> Self {
+    pub fn for_app_folder(folder: &Path, config: &ConfigArgs) -> Self {
         let folders = app_and_served_folder(folder);
         let config = config.source(folders.last().map_or(folder, PathBuf::as_path));
         Self { folders, config }

@@ -38,7 +38,7 @@ pub fn explain_trust(loaded: &LoadedConfig) -> Option<String> {
 
 /// Returns the user's list of trusted folders. `None` if there is no home or configuration folder.
 pub fn trust_store() -> Option<TrustStore> {
-    TrustStore::of_user(|name| std::env::var_os(name))
+    TrustStore::for_user(|name| std::env::var_os(name))
 }
 
 /// Services and where they store their data. Arguments override `hatchery.yaml`.
@@ -109,13 +109,13 @@ impl StorageArgs {
             ("memory_service", "--memory-service", &self.memory_service),
         ];
         let services =
-            services.into_iter().filter_map(|(key, flag, uri)| Some(Setting::of_flag(key, flag, uri.as_ref()?)));
+            services.into_iter().filter_map(|(key, flag, uri)| Some(Setting::from_flag(key, flag, uri.as_ref()?)));
         let data = match &self.data_dir {
-            _ if self.memory => Setting::of_flag("data_dir", "--memory", "none: data is kept in memory"),
-            Some(data) => Setting::of_flag("data_dir", "--data-dir", &data.display().to_string()),
+            _ if self.memory => Setting::from_flag("data_dir", "--memory", "none: data is kept in memory"),
+            Some(data) => Setting::from_flag("data_dir", "--data-dir", &data.display().to_string()),
             None => match Storage::in_folder(folder) {
-                Storage::Directory(data) => Setting::of_default("data_dir", data.display().to_string()),
-                Storage::InMemory => Setting::of_default("data_dir", "none: data is kept in memory"),
+                Storage::Directory(data) => Setting::from_default("data_dir", data.display().to_string()),
+                Storage::InMemory => Setting::from_default("data_dir", "none: data is kept in memory"),
             },
         };
         services.chain([data]).collect()

@@ -23,7 +23,7 @@ use hatchery_wasm::join_program;
 /// The result of a build.
 #[derive(Debug)]
 pub struct BuiltComponent {
-    /// The component.
+    /// The WebAssembly component.
     pub bytes: Vec<u8>,
     /// The name of the project.
     pub name: String,
@@ -41,7 +41,7 @@ impl BuiltComponent {
     }
 
     /// Joins the files of an interpreter and of its program.
-    fn of_program(interpreter: &Path, program: &Path, name: String, folder: PathBuf) -> anyhow::Result<Self> {
+    fn join_program_files(interpreter: &Path, program: &Path, name: String, folder: PathBuf) -> anyhow::Result<Self> {
         let read = |file: &Path| std::fs::read(file).with_context(|| format!("cannot read {}", file.display()));
         let bytes = join_program(&read(interpreter)?, &read(program)?);
         Ok(Self { bytes, name, folder, is_development: true })

@@ -11,8 +11,8 @@ pub enum Outcome {
     Success,
     /// Exit code 1. The command has printed the failure.
     Failure,
-    /// Exit code 3: a tool call needs approval or a credential, and nobody could be asked. The command has printed what
-    /// to do.
+    /// Exit code 3: a tool call needs approval or a credential, and there is no terminal to ask for it. The command has
+    /// printed what to do.
     AnswerRequired,
     /// Exit code 130: a signal stopped the command.
     Interrupted,

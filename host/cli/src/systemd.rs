@@ -1,4 +1,4 @@
-//! The protocol of `sd_notify`: tells systemd when the service is ready, and when it stops.
+//! The protocol of `sd_notify`: notifies systemd when the service is ready, and when it stops.
 
 use std::ffi::OsStr;
 use std::io;

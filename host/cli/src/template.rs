@@ -122,7 +122,7 @@ impl TemplateKind {
 pub enum SdkSource {
     /// A folder on this machine.
     Path(PathBuf),
-    /// The one that comes with this command, for Rust. `hatchery build` tells cargo where it is.
+    /// The SDK that is embedded in this command, for Rust. `hatchery build` passes its path to cargo.
     Embedded,
 }
 

@@ -11,7 +11,7 @@ use hatchery_core::sync::MutexExt;
 /// How long the watchdog waits for its last log line, which a hanging thread may keep it from writing.
 const MAX_LOG_WAIT: Duration = Duration::from_secs(1);
 
-/// A thread of its own, so that it works if the async runtime hangs, too.
+/// A separate thread, so that it works if the async runtime hangs, too.
 pub struct Watchdog {
     step: Arc<Mutex<&'static str>>,
 }
@@ -22,7 +22,7 @@ impl Watchdog {
     /// # Errors
     /// If the system cannot start a thread.
     pub fn start(limit: Duration, step: &'static str) -> io::Result<Self> {
-        Self::with(limit, step, move |step| {
+        Self::start_with(limit, step, move |step| {
             let (written, log) = channel();
             thread::spawn(move || log_expiry(limit, step, &written));
             let _ = log.recv_timeout(MAX_LOG_WAIT);
@@ -30,7 +30,7 @@ impl Watchdog {
         })
     }
 
-    fn with(
+    fn start_with(
         limit: Duration,
         step: &'static str,
         on_expiry: impl FnOnce(&'static str) + Send + 'static,
@@ -73,7 +73,7 @@ mod tests {
     fn a_stop_that_hangs_ends_with_what_it_waited_for() {
         let (sender, expired) = channel();
         let (proceed, wait) = channel();
-        let watchdog = Watchdog::with(Duration::ZERO, "active runs", move |first| {
+        let watchdog = Watchdog::start_with(Duration::ZERO, "active runs", move |first| {
             sender.send(first).unwrap();
             wait.recv().unwrap();
         });

@@ -96,7 +96,7 @@ impl UserCredential {
         let config = response.get("authConfig").or_else(|| response.get("auth_config"));
         let config = config.cloned().unwrap_or_else(|| Value::Object(response.clone()));
         let answer: AuthConfig = serde_json::from_value(config).ok()?;
-        let credential = answer.exchanged_auth_credential?.of_user();
+        let credential = answer.exchanged_auth_credential?.into_user_part();
         let requested = request.exchanged_auth_credential.as_ref();
         let expected_state = requested.and_then(|requested| requested.oauth2.as_ref()?.state.clone());
         (!credential.is_empty()).then_some(Self::Answer { credential, expected_state })

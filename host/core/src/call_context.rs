@@ -46,7 +46,7 @@ pub struct ToolProgress {
 /// same context. Clones share their changes.
 #[derive(Clone)]
 pub struct CallContext {
-    /// The run.
+    /// The run to which the call belongs.
     pub invocation: Arc<Invocation>,
     /// The agent's name.
     pub agent: Arc<str>,

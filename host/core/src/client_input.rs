@@ -66,7 +66,7 @@ pub enum InputResponse {
     Form(Option<JsonMap>),
     /// The message of the model.
     Message(Content),
-    /// The folders.
+    /// The folders that the client gives access to.
     Roots(Vec<ClientRoot>),
 }
 

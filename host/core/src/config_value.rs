@@ -7,7 +7,7 @@ use thiserror::Error;
 /// A text, or a variable of the host's environment. Its `Debug` output does not show the text, which may be a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ConfigValue {
-    /// The value.
+    /// The value itself.
     Text(String),
     /// The value of an environment variable, which is read when it is needed.
     Variable {

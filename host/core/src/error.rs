@@ -78,7 +78,7 @@ pub enum StoreError {
     Full {
         /// The operation that failed, with the file or table.
         context: String,
-        /// The cause.
+        /// The cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed.
@@ -86,7 +86,7 @@ pub enum StoreError {
     Backend {
         /// The operation that failed, with the file or table.
         context: String,
-        /// The cause.
+        /// The cause of the failure.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

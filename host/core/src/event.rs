@@ -245,7 +245,7 @@ pub struct Compaction {
     pub start_timestamp: Timestamp,
     /// Time of the last event that it covers.
     pub end_timestamp: Timestamp,
-    /// The summary.
+    /// The summary of the events.
     pub compacted_content: Content,
     /// Unknown keys.
     #[serde(flatten)]

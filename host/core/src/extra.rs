@@ -19,7 +19,7 @@ static EMPTY: LazyLock<JsonMap> = LazyLock::new(JsonMap::new);
 #[derive(Debug, Clone, Default)]
 pub struct Extra(Option<Box<JsonMap>>);
 
-/// A type whose JSON has keys with a field each, and possibly unknown ones.
+/// A type that has fields for some keys of its JSON, and keeps the other keys in an [`Extra`].
 pub trait KnownKeys {
     /// The type as text for messages, such as "a part".
     const NOUN: &'static str;

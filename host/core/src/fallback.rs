@@ -16,7 +16,7 @@ pub struct FallbackModel {
 }
 
 impl FallbackModel {
-    /// Creates a model of the ones that could be resolved, in order.
+    /// Creates a model from those of `models` that could be resolved, in order.
     ///
     /// # Errors
     /// The error of the first one, with the errors of the others, if none could be resolved.
@@ -101,7 +101,7 @@ impl Model for FallbackModel {
     }
 }
 
-/// Calls a model and waits for its first response. An error in its place is returned.
+/// Calls a model and waits for its first response. Returns an error that comes first.
 async fn begin(
     model: &dyn Model,
     request: LlmRequest,

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// The maximum length of a name in bytes of UTF-8.
 pub const MAX_ID_BYTES: usize = 256;
 
-/// The user of the sessions in which the host keeps data of its own. No request may name it.
+/// The user of the sessions in which the host keeps its own data. No request may name it.
 pub const HOST_USER: &str = "A2A_PUSH";
 
 /// The maximum number of characters of an invalid name that the error repeats.
@@ -32,7 +32,7 @@ impl SessionKey {
     }
 
     /// Returns true if the session holds data of the host itself.
-    pub fn is_of_host(&self) -> bool {
+    pub fn belongs_to_host(&self) -> bool {
         &*self.user == HOST_USER
     }
 

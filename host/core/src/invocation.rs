@@ -108,7 +108,7 @@ pub struct NewInvocation {
     pub apps: Option<Arc<dyn AppRunner>>,
     /// The plugins of the run, in order.
     pub plugins: Arc<[Arc<dyn Plugin>]>,
-    /// The run whose code has started this one. It also pays for this one.
+    /// The run whose code has started this one. The usage of this run counts towards its limits too.
     pub parent: Option<Arc<Invocation>>,
     /// Signs the events that the host itself creates.
     pub signer: EventSigner,

@@ -99,7 +99,7 @@ impl RunJournal {
         self.calls().counted.clone()
     }
 
-    /// Sets the keys of the model calls that the usage counters of a run contain which is continued after a pause.
+    /// Sets the keys of the model calls that the usage counters contain, for a run that is continued after a pause.
     pub fn set_counted_calls(&self, counted: BTreeSet<String>) {
         self.calls().counted = counted;
     }

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_of_a_value_does_not_depend_on_those_before() {
+    fn the_json_of_a_value_does_not_depend_on_earlier_values() {
         let long = "x".repeat(2 * MAX_KEPT_BUFFER);
         for value in [json!({"a": [1, 0.5, "é\n"]}), json!(long), json!(null), json!("x".repeat(1500)), json!([])] {
             assert_eq!(json_bytes(&value).unwrap(), value.to_string());
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counted_length_is_that_of_the_text() {
+    fn the_counted_length_is_the_length_of_the_text() {
         for value in [json!(null), json!("é\n\u{0}"), json!({"a": [1, 0.5, {"b": "c"}]})] {
             assert_eq!(json_len(&value), value.to_string().len());
         }

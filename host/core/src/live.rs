@@ -40,7 +40,7 @@ pub struct LiveConnectConfig {
     /// Detection of activity, and the rule for interruptions of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realtime_input_config: Option<Value>,
-    /// Whether the model may speak unasked, or leave input unanswered.
+    /// Whether the model may speak without input, or leave input unanswered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proactivity: Option<Value>,
     /// Whether the model adapts to the tone of the input.

@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MemoryEntry {
-    /// The message.
+    /// The message that was remembered.
     pub content: Content,
     /// The author; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

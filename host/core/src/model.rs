@@ -249,11 +249,11 @@ pub struct ModelCapabilities {
     /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is
     /// requested as a tool call.
     pub schema_with_tools: bool,
-    /// True if the model runs tools of its own, such as a web search ([`LlmRequest::model_tools`]).
+    /// True if the provider runs tools itself, such as a web search ([`LlmRequest::model_tools`]).
     pub built_in_tools: bool,
     /// The order of consecutive function calls and their responses that the model expects in a prompt.
     pub response_grouping: ResponseGrouping,
-    /// True if the model is live: it hears and speaks in [connections](Model::connect).
+    /// True if the model is live: it exchanges audio over [connections](Model::connect).
     pub live: bool,
 }
 

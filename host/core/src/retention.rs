@@ -15,7 +15,7 @@ pub struct ExpiryRule {
 /// A session that is to be deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiredSession {
-    /// The session.
+    /// The key of the session.
     pub key: SessionKey,
     /// The time of its newest event. A later one means that it is in use again.
     pub updated: Timestamp,

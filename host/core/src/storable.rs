@@ -26,7 +26,7 @@ pub enum UnstorableEvent {
     /// A value is nested too deeply.
     #[error("`{0}` is nested more than {MAX_JSON_DEPTH} levels deep")]
     Depth(String),
-    /// A key among the unknown ones has a field.
+    /// An unknown key has the name of a field.
     #[error("`{place}` has `{key}` among its further keys, but that is a field of {noun}")]
     Key {
         /// The path of the object within the event.

@@ -12,7 +12,7 @@ use crate::event::Event;
 /// Summarizes events, so that prompts of long sessions stay short.
 ///
 /// Called in a background task of the host, beside the run that triggered it and possibly after its end. It may await,
-/// but not block. The context is one of its own, with a small limit of model calls; its changes of state are discarded.
+/// but not block. It gets a separate context with a small limit of model calls; its changes of state are discarded.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -40,7 +40,7 @@ pub trait SpanExporter: Send + Sync {
     /// Receives a span. Called where the span ends, so it must not block.
     fn export(&self, span: &Arc<SpanData>);
 
-    /// Returns true if spans shall have their [`SpanContent`].
+    /// Returns true if spans should include their [`SpanContent`].
     fn captures_content(&self) -> bool;
 
     /// Returns true if the exporter samples this trace. Requests to other services carry the decision.
@@ -154,7 +154,7 @@ struct RunTimes {
 }
 
 impl RunTimes {
-    fn of(&self, kind: TimeKind) -> &AtomicU64 {
+    fn counter(&self, kind: TimeKind) -> &AtomicU64 {
         match kind {
             TimeKind::Queue => &self.queue,
             TimeKind::Model => &self.model,
@@ -166,7 +166,7 @@ impl RunTimes {
     }
 
     fn add(&self, kind: TimeKind, time: Duration) {
-        self.of(kind).fetch_add(nanoseconds(time), Ordering::Relaxed);
+        self.counter(kind).fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 }
 
@@ -439,7 +439,7 @@ impl Drop for Span {
         }
         if data.operation == SpanOperation::Run {
             for kind in TimeKind::ALL {
-                data.set(kind.attribute(), place.trace.times.of(kind).load(Ordering::Relaxed));
+                data.set(kind.attribute(), place.trace.times.counter(kind).load(Ordering::Relaxed));
             }
         }
         data.event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());

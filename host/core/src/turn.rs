@@ -1,10 +1,10 @@
 //! Turns of a session: the fence, which lets only one host write to a session at a time, and the lease, the time
 //! for which a host may act without asking.
 //!
-//! The fence is a number in the stored session that grows with every lease. It makes writing safe: the events of a turn
-//! are refused once one with another lease has begun. The lease makes effects outside of the session rare in such a
-//! turn: a host that was frozen finds by its own clock that its lease has expired, and asks the store before it
-//! continues.
+//! The fence is a number in the stored session that grows with every lease. It makes writing safe: once a turn with a
+//! newer lease has begun, the events of the earlier turn are refused. The lease makes it rare that the earlier turn
+//! still has effects outside of the session: a host that was suspended finds by its own clock that its lease has
+//! expired, and asks the store before it continues.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -130,14 +130,14 @@ impl TurnLease {
     pub fn pass_on(&self, cancel: CancellationToken) -> Option<Self> {
         let renewed = *self.renewed.lock_unpoisoned();
         let is_recent = UptimeInstant::now() < renewed + self.duration / 3;
-        if self.is_lost() || !is_recent || !self.leave(PASSED_ON) {
+        if self.is_lost() || !is_recent || !self.release(PASSED_ON) {
             return None;
         }
         Some(Self::new(self.sessions.clone(), self.key.clone(), self.fence, renewed, self.duration, cancel))
     }
 
     /// Releases the lease. Returns false if it was released before.
-    fn leave(&self, state: u8) -> bool {
+    fn release(&self, state: u8) -> bool {
         self.state.compare_exchange(HELD, state, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
@@ -163,7 +163,7 @@ impl TurnLease {
 
     /// Marks the lease as replaced by the next turn of this host, so that it need not be ended.
     pub fn set_replaced(&self) {
-        self.leave(PASSED_ON);
+        self.release(PASSED_ON);
     }
 
     /// Appends an event of the turn.
@@ -216,7 +216,7 @@ impl TurnLease {
     /// # Errors
     /// As [`SessionService::renew_turn`].
     pub async fn end(&self) -> Result<(), StoreError> {
-        if !self.leave(ENDED) {
+        if !self.release(ENDED) {
             return Ok(());
         }
         self.sessions.renew_turn(&self.key, self.fence, Duration::ZERO).await

@@ -122,12 +122,12 @@ fn every_key_of_every_type_is_known_in_every_spelling() {
     check_keys(&[event], &[]);
 }
 
-fn of_part(part: Part) -> EventData {
+fn event_with_part(part: Part) -> EventData {
     EventData { content: Some(Arc::new(Content::new("model", vec![part]))), ..EventData::default() }
 }
 
-fn of_call(call: FunctionCall) -> EventData {
-    of_part(PartData::FunctionCall(call).into())
+fn event_with_call(call: FunctionCall) -> EventData {
+    event_with_part(PartData::FunctionCall(call).into())
 }
 
 /// Returns a value with this many levels.
@@ -143,15 +143,18 @@ fn store_error(data: EventData) -> String {
 fn an_event_whose_unknown_keys_override_its_fields_is_not_stored() {
     let extra = |value: Value| Extra::from(map(value));
     assert_eq!(
-        store_error(of_part(Part { extra: extra(json!({"functionCall": {"name": "pay"}})), ..Part::text("hi") })),
+        store_error(event_with_part(Part {
+            extra: extra(json!({"functionCall": {"name": "pay"}})),
+            ..Part::text("hi")
+        })),
         "`content.parts[0]` has `functionCall` among its further keys, but that is a field of a part"
     );
     assert_eq!(
-        store_error(of_part(Part { extra: extra(json!({"text": "other"})), ..Part::text("hi") })),
+        store_error(event_with_part(Part { extra: extra(json!({"text": "other"})), ..Part::text("hi") })),
         "`content.parts[0]` has `text` among its further keys, but that is a field of a part"
     );
     assert_eq!(
-        store_error(of_call(FunctionCall { extra: extra(json!({"args": {}})), ..FunctionCall::default() })),
+        store_error(event_with_call(FunctionCall { extra: extra(json!({"args": {}})), ..FunctionCall::default() })),
         "`content.parts[0].functionCall` has `args` among its further keys, but that is a field of a function call"
     );
     let actions = EventActions { extra: extra(json!({"state_delta": {"a": 1}})), ..EventActions::default() };
@@ -165,26 +168,26 @@ fn an_event_whose_unknown_keys_override_its_fields_is_not_stored() {
         "`usageMetadata` has `totalTokenCount` among its further keys, but that is a field of usage metadata"
     );
     assert_eq!(
-        store_error(of_part(Part { extra: extra(json!({"x": null})), ..Part::text("hi") })),
+        store_error(event_with_part(Part { extra: extra(json!({"x": null})), ..Part::text("hi") })),
         "its JSON differs from the event"
     );
     let fine = Part { extra: extra(json!({"videoMetadata": {"fps": 2}})), ..Part::text("hi") };
-    Event::new(of_part(fine)).check_storable().unwrap();
+    Event::new(event_with_part(fine)).check_storable().unwrap();
 }
 
 #[test]
 fn an_event_that_is_nested_too_deeply_to_be_parsed_is_not_stored() {
     let args = |levels| FunctionCall { args: map(json!({ "a": nested(levels) })), ..FunctionCall::default() };
-    let deepest = Event::new(of_call(args(100)));
+    let deepest = Event::new(event_with_call(args(100)));
     deepest.check_storable().unwrap();
     assert_eq!(**Event::from_json(deepest.json().clone()).unwrap(), **deepest);
     assert_eq!(
-        store_error(of_call(args(101))),
+        store_error(event_with_call(args(101))),
         "`content.parts[0].functionCall.args` is nested more than 100 levels deep"
     );
     let response = FunctionResponse { response: args(110).args, ..FunctionResponse::default() };
     assert_eq!(
-        store_error(of_part(PartData::FunctionResponse(response).into())),
+        store_error(event_with_part(PartData::FunctionResponse(response).into())),
         "`content.parts[0].functionResponse.response` is nested more than 100 levels deep"
     );
     let actions = EventActions { state_delta: args(110).args, ..EventActions::default() };

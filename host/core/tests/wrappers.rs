@@ -18,7 +18,7 @@ use hatchery_core::{
 };
 use serde_json::{Value, json};
 
-/// Services that nobody calls.
+/// Services that are never called.
 struct NoServices;
 
 #[async_trait]
@@ -219,7 +219,7 @@ impl WrapperTool for Renamed {
 }
 
 #[test]
-fn the_declaration_of_a_wrapper_replaces_that_of_the_tool_inside() {
+fn the_declaration_of_a_wrapper_replaces_the_declaration_of_the_tool_inside() {
     let tool = Renamed(InnerTool(declaration("inner")), declaration("outer"));
     let mut request = LlmRequest { tools: vec![declaration("inner")], ..LlmRequest::default() };
     futures::executor::block_on(Tool::prepare(&tool, &mut request, &context())).unwrap();

@@ -253,7 +253,7 @@ impl ToolAuthenticator {
     }
 
     async fn endpoints(&self) -> Result<&Endpoints, AuthError> {
-        self.endpoints.get_or_try_init(|| Endpoints::of(&self.config.auth_scheme, &self.egress)).await
+        self.endpoints.get_or_try_init(|| Endpoints::discover(&self.config.auth_scheme, &self.egress)).await
     }
 
     fn redirect_uri(&self) -> Option<String> {

@@ -38,7 +38,7 @@ pub struct Timeouts {
 /// Checks the scheme, the host and a literal address of a URL, before its host is resolved.
 ///
 /// # Errors
-/// The refusal.
+/// The reason of the refusal.
 pub fn check(egress: &Arc<dyn Egress>, url: &Url) -> Result<(), String> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("`{url}` is neither http nor https"));

@@ -18,7 +18,7 @@ const ASSERTION_LIFETIME: Duration = Duration::from_secs(3_600);
 pub enum GoogleCredentials {
     /// A key of a service account.
     ServiceAccount {
-        /// The account.
+        /// The email address of the account.
         client_email: String,
         /// The key in PEM.
         private_key: Secret,
@@ -28,7 +28,7 @@ pub enum GoogleCredentials {
     },
     /// A person who has signed in.
     AuthorizedUser {
-        /// The program.
+        /// The OAuth client with which the person has signed in.
         client_id: String,
         /// The secret of the program.
         client_secret: Secret,

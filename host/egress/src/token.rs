@@ -43,7 +43,7 @@ impl TokenCache {
     /// Returns the token, which is fetched if there is none or it expires soon. Concurrent calls fetch one.
     ///
     /// # Errors
-    /// Those of `fetch`.
+    /// The errors of `fetch`.
     pub async fn get_or_fetch<E>(&self, fetch: impl Future<Output = Result<TokenResponse, E>>) -> Result<Secret, E> {
         if let Some(token) = self.fresh() {
             return Ok(token);

@@ -63,7 +63,7 @@ pub async fn run_turn(model: Option<&str>, text: &str, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Writes chunks of text as they are, and calls and their responses on lines of their own. The complete text at the end
+/// Writes chunks of text as they are, and calls and their responses on separate lines. The complete text at the end
 /// of a stream is left out.
 fn write_event(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
     if event.partial {

@@ -103,9 +103,9 @@ struct AgentRun {
 enum AgentStart {
     /// The agent runs.
     Run,
-    /// They have answered in its place.
+    /// The callbacks have answered instead.
     Answered,
-    /// Another agent runs in its place.
+    /// Another agent runs instead.
     Transfer(String),
 }
 
@@ -151,7 +151,7 @@ impl AgentRun {
         result
     }
 
-    /// Runs the agent from its beginning, unless a callback answers or transfers in its place.
+    /// Runs the agent from its beginning, unless a callback answers or transfers instead.
     async fn start(&self) -> Result<AgentOutcome, RunError> {
         let recorded = |event: &Event| {
             let is_answered = match CallbackEventKind::from_event(event)? {

@@ -13,7 +13,7 @@ use crate::history::compaction::CompactionConfig;
 pub struct App {
     /// The name in paths: the folder of a YAML app, the root agent's name of a component.
     pub name: String,
-    /// The agents.
+    /// The agents of the app.
     pub tree: Arc<AgentTree>,
     /// The operator's settings.
     pub settings: AppSettings,

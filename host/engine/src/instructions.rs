@@ -63,7 +63,7 @@ pub enum Placeholder<'a> {
 
 impl<'a> Placeholder<'a> {
     /// Parses the text between braces. `None` if it is not a placeholder.
-    fn of(name: &'a str) -> Option<Self> {
+    fn parse(name: &'a str) -> Option<Self> {
         match name.strip_prefix("artifact.") {
             Some(artifact) => Some(Self::Artifact(artifact)),
             None => is_state_key(name).then_some(Self::State(name)),
@@ -74,7 +74,7 @@ impl<'a> Placeholder<'a> {
 /// Returns the placeholders of a template, in order.
 pub fn placeholders(template: &str) -> impl Iterator<Item = Placeholder<'_>> {
     pieces(template).into_iter().filter_map(|piece| match piece {
-        Piece::Placeholder { name, .. } => Placeholder::of(name),
+        Piece::Placeholder { name, .. } => Placeholder::parse(name),
         Piece::Text(_) => None,
     })
 }
@@ -132,7 +132,7 @@ async fn value(name: &str, optional: bool, rights: Rights<'_>, cx: &CallContext)
             })
         }
     };
-    match Placeholder::of(name) {
+    match Placeholder::parse(name) {
         None => Ok(None),
         Some(Placeholder::Artifact(artifact)) => {
             check(Capability::ReadArtifacts)?;

@@ -9,7 +9,7 @@ pub(crate) struct Verifier<'a> {
 }
 
 impl<'a> Verifier<'a> {
-    pub(crate) fn of(invocation: &'a Invocation) -> Self {
+    pub(crate) fn new(invocation: &'a Invocation) -> Self {
         Self { signer: &invocation.signer, session: &invocation.session_key }
     }
 

@@ -153,7 +153,7 @@ impl Runner {
     }
 
     /// Returns a runner that asks `plugins` at the beginning of each run. It signs events with a key of this process,
-    /// so interrupted runs and open requests can be continued only while the process lives.
+    /// so interrupted runs and open requests can be continued only by the same process.
     pub fn with_plugins(services: Services, plugins: impl PluginSource + 'static) -> Self {
         Self::with_signer(services, plugins, EventSigner::for_process())
     }
@@ -300,7 +300,7 @@ impl Runner {
     /// Compactions that take longer than ten seconds are cancelled.
     pub async fn drain(&self) {
         let mut active_runs = self.0.active_runs.subscribe();
-        // The sender lives in `self`, so waiting cannot fail.
+        // `self` has the sender, so waiting cannot fail.
         let _ = active_runs.wait_for(|runs| *runs == 0).await;
         let turn_ends = std::mem::take(&mut *self.0.turn_ends.lock_unpoisoned());
         turn_ends.end_all().await;
@@ -313,7 +313,7 @@ impl Runner {
         self.0.run_bus.stop();
     }
 
-    /// Starts a run in a task of its own. The turns of one session run in sequence, in the order of these
+    /// Starts a run in a separate task. The turns of one session run in sequence, in the order of these
     /// calls. A failed turn does not stop the next.
     ///
     /// # Errors

@@ -114,9 +114,9 @@ pub struct IntermediateData {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InvocationEvent {
-    /// The agent.
+    /// The name of the agent.
     pub author: String,
-    /// The message.
+    /// The message of the agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
 }

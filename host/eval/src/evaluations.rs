@@ -127,8 +127,11 @@ impl Evaluations {
         session: &str,
     ) -> Result<(), EvalError> {
         let key = SessionKey::new(app.name.as_str(), user, session);
-        let session =
-            if key.is_of_host() { None } else { self.0.runner.services().sessions.get(&key, EventWindow::All).await? };
+        let session = if key.belongs_to_host() {
+            None
+        } else {
+            self.0.runner.services().sessions.get(&key, EventWindow::All).await?
+        };
         let session = session.ok_or(StoreError::SessionNotFound(key))?;
         let conversation = extract_records(&session.events);
         if conversation.is_empty() {

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_become_snake_case_but_for_those_of_agents() {
+    fn keys_become_snake_case_except_for_keys_of_agents() {
         let json = json!({"evalSetId": "s", "evalCases": [{"functionCall": {"args": {"maxCount": 1}}}]});
         let expected = json!({"eval_set_id": "s", "eval_cases": [{"function_call": {"args": {"maxCount": 1}}}]});
         assert_eq!(to_snake_case(json), expected);

@@ -19,7 +19,7 @@ pub enum EvalStatus {
 
 impl EvalStatus {
     /// Returns the status of a score.
-    pub fn of(score: Option<f64>, threshold: f64) -> Self {
+    pub fn from_score(score: Option<f64>, threshold: f64) -> Self {
         match score {
             // A mean of thirds and sevenths may miss a threshold by its last digit.
             Some(score) if score + 1e-9 >= threshold => Self::Passed,
@@ -65,7 +65,7 @@ pub struct MetricResult {
     /// 0 to 1; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<f64>,
-    /// The outcome.
+    /// The outcome of the metric.
     pub eval_status: EvalStatus,
     /// The reason for the score, if the metric has one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl MetricResult {
             threshold: metric.threshold,
             criterion: metric.clone(),
             score,
-            eval_status: EvalStatus::of(score, metric.threshold),
+            eval_status: EvalStatus::from_score(score, metric.threshold),
             details: explanation.map(|explanation| MetricDetails { explanation }),
         }
     }
@@ -109,7 +109,7 @@ pub struct InvocationResult {
 #[serde(rename_all = "camelCase")]
 pub struct EvalCaseResult {
     pub eval_set_id: String,
-    /// The case.
+    /// The id of the case.
     pub eval_id: String,
     /// The outcome of all metrics.
     pub final_eval_status: EvalStatus,
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_case_fails_with_one_metric_and_passes_without_those_that_have_no_score() {
+    fn one_failed_metric_fails_a_case_and_metrics_without_a_score_do_not_count() {
         use EvalStatus::{Failed, NotEvaluated, Passed};
         assert_eq!(EvalStatus::all([Passed, NotEvaluated]), Passed);
         assert_eq!(EvalStatus::all([Passed, Failed, NotEvaluated]), Failed);
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn a_score_that_misses_by_rounding_passes() {
-        assert_eq!(EvalStatus::of(Some((0.7 + 0.7 + 0.7) / 3.0), 0.7), EvalStatus::Passed);
-        assert_eq!(EvalStatus::of(Some(0.699), 0.7), EvalStatus::Failed);
-        assert_eq!(EvalStatus::of(None, 0.0), EvalStatus::NotEvaluated);
+        assert_eq!(EvalStatus::from_score(Some((0.7 + 0.7 + 0.7) / 3.0), 0.7), EvalStatus::Passed);
+        assert_eq!(EvalStatus::from_score(Some(0.699), 0.7), EvalStatus::Failed);
+        assert_eq!(EvalStatus::from_score(None, 0.0), EvalStatus::NotEvaluated);
     }
 
     #[test]

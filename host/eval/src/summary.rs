@@ -8,7 +8,7 @@ use crate::result::{EvalCaseResult, EvalSetResult, EvalStatus};
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CaseSummary {
-    /// The case.
+    /// The id of the case.
     pub eval_id: String,
     /// Failed if a run has ended with an error or the mean of a metric is below its threshold.
     pub eval_status: EvalStatus,
@@ -89,7 +89,7 @@ fn summarize_metric(index: usize, runs: &[&EvalCaseResult]) -> Option<MetricSumm
         metric_name: first.metric_name,
         threshold: first.threshold,
         score,
-        eval_status: EvalStatus::of(score, first.threshold),
+        eval_status: EvalStatus::from_score(score, first.threshold),
         explanation: decisive.and_then(|result| result.details.as_ref()).map(|details| details.explanation.clone()),
     })
 }

@@ -195,7 +195,7 @@ impl VertexExecutor {
 }
 
 /// Returns the session of the extension for this session of the host. Clients can set the state that the id comes from,
-/// so it does not identify one by itself, and nobody but the host can tell the result.
+/// so it does not identify one by itself, and only the host knows the result.
 fn session_id(execution_id: &str, cx: &CallContext) -> String {
     let key = &cx.invocation.session_key;
     cx.invocation.signer.sign_strings("code session", &[&key.app, &key.user, &key.id, execution_id])

@@ -97,7 +97,7 @@ impl McpService {
         self
     }
 
-    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are told that the
+    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are notified that the
     /// tools have changed.
     pub fn reconfigure(&self, exposure: Exposure, max_runs: usize) {
         let before = self.0.settings.swap(Arc::new(ServiceSettings { exposure, max_runs }));
@@ -118,7 +118,7 @@ impl McpService {
         let generation = *self.0.catalog.changes().borrow();
         let mut tools = self.0.tools.lock_unpoisoned();
         match tools.as_ref() {
-            Some((of, tools)) if *of == generation => tools.clone(),
+            Some((loaded, tools)) if *loaded == generation => tools.clone(),
             _ => {
                 let current =
                     Arc::new(ExposedTools::resolve(self.0.catalog.as_ref(), &self.0.settings.load().exposure));

@@ -67,8 +67,8 @@ impl ModelProvider for AnthropicProvider {
         Ok(HttpModel::create(MessagesFormat { model, route: Route::Messages(url) }, endpoint))
     }
 
-    fn missing(&self) -> Option<String> {
-        Service::Anthropic.info().missing(&self.connection)
+    fn missing_variables(&self) -> Option<String> {
+        Service::Anthropic.info().missing_variables(&self.connection)
     }
 
     fn base_url(&self) -> Option<String> {

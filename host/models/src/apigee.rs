@@ -136,8 +136,8 @@ impl ModelProvider for ApigeeProvider {
         }
     }
 
-    fn missing(&self) -> Option<String> {
-        Service::Apigee.info().missing(&self.connection)
+    fn missing_variables(&self) -> Option<String> {
+        Service::Apigee.info().missing_variables(&self.connection)
     }
 
     fn base_url(&self) -> Option<String> {

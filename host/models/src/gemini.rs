@@ -94,11 +94,11 @@ impl ModelProvider for GeminiProvider {
         Ok(Arc::new(GeminiEmbedder::new(name.strip_prefix("models/").unwrap_or(name), endpoint)?))
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing_variables(&self) -> Option<String> {
         if self.vertex.is_preferred() {
-            self.vertex.missing()
+            self.vertex.missing_variables()
         } else {
-            Service::Gemini.info().missing(&self.connection)
+            Service::Gemini.info().missing_variables(&self.connection)
         }
     }
 

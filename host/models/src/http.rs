@@ -123,11 +123,11 @@ impl Endpoint {
         authentication: Authentication,
         http: &Http,
     ) -> Result<Self, ModelError> {
-        Self::of(model, service.info(), connection, authentication, http)
+        Self::for_service(model, service.info(), connection, authentication, http)
     }
 
     /// Creates the endpoint of a model of this service. Does not connect.
-    pub(crate) fn of(
+    pub(crate) fn for_service(
         model: &str,
         info: &'static ServiceInfo,
         connection: &Connection,
@@ -141,7 +141,7 @@ impl Endpoint {
             secrets: fixed_headers.values().chain(api_key).cloned().collect(),
             credentials: None,
         };
-        if let Some(missing) = info.missing(connection) {
+        if let Some(missing) = info.missing_variables(connection) {
             let noun = if info.base_url(connection).is_none() { "URL" } else { "key" };
             let message = format!("no {noun}: set {missing}, {MODEL_WITHOUT_SETTINGS}");
             return Err(origin.error(ModelErrorKind::Auth, message));

@@ -1,4 +1,4 @@
-//! Live connections over WebSocket. A task of its own serves each, so that sending and receiving do not wait for each
+//! Live connections over WebSocket. A separate task serves each, so that sending and receiving do not wait for each
 //! other.
 
 use std::collections::VecDeque;

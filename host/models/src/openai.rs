@@ -153,8 +153,8 @@ impl ModelProvider for ChatProvider {
         Ok(Arc::new(OpenAiEmbedder::new(self.model(name), endpoint)?))
     }
 
-    fn missing(&self) -> Option<String> {
-        self.server.service.info().missing(&self.connection)
+    fn missing_variables(&self) -> Option<String> {
+        self.server.service.info().missing_variables(&self.connection)
     }
 
     fn base_url(&self) -> Option<String> {

@@ -49,7 +49,7 @@ pub trait ModelProvider: Send + Sync {
     /// Creates a model whose connection is overridden in code. The default supports none.
     ///
     /// # Errors
-    /// Those of [`ModelProvider::create`], or if the provider has no connections.
+    /// The errors of [`ModelProvider::create`], and an error if the provider has no connections.
     fn create_with(&self, name: &str, _connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
         let message = format!("models of the provider `{}` take no key or URL of their own", self.label());
         Err(ModelError::new(ModelErrorKind::BadRequest, name, message))
@@ -76,7 +76,7 @@ pub trait ModelProvider: Send + Sync {
     }
 
     /// Returns the variables to set before a model can be used, as text. `None` if nothing is missing.
-    fn missing(&self) -> Option<String> {
+    fn missing_variables(&self) -> Option<String> {
         None
     }
 

@@ -139,7 +139,7 @@ impl ModelProviders {
             patterns: provider.patterns().to_vec(),
             embedder_patterns: provider.embedder_patterns().to_vec(),
             base_url: provider.base_url(),
-            missing: provider.missing(),
+            missing: provider.missing_variables(),
         })
     }
 
@@ -167,7 +167,8 @@ impl ModelProviders {
         patterns: fn(&dyn ModelProvider) -> &[&'static str],
     ) -> ModelError {
         let providers = self.all().filter(|provider| !patterns(*provider).is_empty());
-        let (unusable, usable): (Vec<_>, Vec<_>) = providers.partition(|provider| provider.missing().is_some());
+        let (unusable, usable): (Vec<_>, Vec<_>) =
+            providers.partition(|provider| provider.missing_variables().is_some());
         let usable: Vec<_> = known.iter().chain(usable.into_iter().flat_map(patterns)).copied().collect();
         let mut message = matter.to_owned();
         if usable.is_empty() && unusable.is_empty() {
@@ -178,7 +179,7 @@ impl ModelProviders {
         }
         if !unusable.is_empty() {
             let names = |provider: &dyn ModelProvider| {
-                format!("{} (set {})", patterns(provider).join(", "), provider.missing().unwrap_or_default())
+                format!("{} (set {})", patterns(provider).join(", "), provider.missing_variables().unwrap_or_default())
             };
             let unusable: Vec<_> = unusable.into_iter().map(names).collect();
             message.push_str(&format!("; usable with a setting: {}", unusable.join("; ")));
@@ -211,12 +212,12 @@ fn get_or_create<T: ?Sized>(
 
 impl ModelResolver for ModelProviders {
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        let of = |name: &str| {
+        let find = |name: &str| {
             let provider = self.find(name, |provider| provider.patterns());
             provider.map(|provider| provider.capabilities(name)).unwrap_or_default()
         };
         let others = self.fallbacks.get(name).into_iter().flatten();
-        others.fold(of(name), |common, other| FallbackModel::common_capabilities(common, of(other)))
+        others.fold(find(name), |common, other| FallbackModel::common_capabilities(common, find(other)))
     }
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {

@@ -62,8 +62,8 @@ impl ModelProvider for ResponsesProvider {
         Ok(HttpModel::create(ResponsesFormat { model, capabilities: self.capabilities(name), url }, endpoint))
     }
 
-    fn missing(&self) -> Option<String> {
-        Service::OpenAi.info().missing(&self.connection)
+    fn missing_variables(&self) -> Option<String> {
+        Service::OpenAi.info().missing_variables(&self.connection)
     }
 
     fn base_url(&self) -> Option<String> {

@@ -205,7 +205,7 @@ impl Scripted {
     }
 
     async fn play(&self, request: &LlmRequest, streaming_mode: StreamingMode) -> Result<ResponseStream, ModelError> {
-        let history = RecentHistory::of(request);
+        let history = RecentHistory::new(request);
         match &self.script {
             Script::Turns(turns) => play_turns(turns, "this script", &history, streaming_mode).await,
             Script::File(file) => {

@@ -55,7 +55,7 @@ impl ServiceInfo {
     }
 
     /// Returns the variable to set, if a required one is missing.
-    pub(crate) fn missing(&self, connection: &Connection) -> Option<String> {
+    pub(crate) fn missing_variables(&self, connection: &Connection) -> Option<String> {
         if let (ServiceUrl::Required { example }, None) = (self.url, &connection.base_url) {
             return Some(format!("{}, such as {example}", self.url_variable));
         }

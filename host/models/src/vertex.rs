@@ -199,7 +199,7 @@ impl ModelProvider for VertexProvider {
         Ok(Arc::new(VertexEmbedder::new(path, endpoint)))
     }
 
-    fn missing(&self) -> Option<String> {
+    fn missing_variables(&self) -> Option<String> {
         let is_set = self.settings.project.is_some() || self.settings.credentials_file.is_some();
         (!is_set).then(|| MISSING.to_owned())
     }

@@ -22,7 +22,7 @@ struct ApiKind {
     aliases: &'static [&'static str],
     /// The argument with the name of an API.
     argument: &'static str,
-    /// What messages call an API.
+    /// The noun for an API in messages.
     noun: &'static str,
     /// The section of hatchery.yaml.
     section: &'static str,
@@ -141,15 +141,15 @@ impl Default for Apis {
 impl Apis {
     /// Creates APIs with OpenAPI documents. Nothing is read yet.
     pub fn new(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
-        Self::of_kind(&OPENAPI, apis)
+        Self::with_kind(&OPENAPI, apis)
     }
 
     /// Creates integrations and connections of Google Cloud. Nothing is read yet.
     pub fn integrations(apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
-        Self::of_kind(&INTEGRATIONS, apis)
+        Self::with_kind(&INTEGRATIONS, apis)
     }
 
-    fn of_kind(kind: &'static ApiKind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
+    fn with_kind(kind: &'static ApiKind, apis: impl IntoIterator<Item = (String, ApiConfig)>) -> Self {
         let apis = apis.into_iter().map(|(name, config)| (name.clone(), Api::new(kind.prefix, name, config)));
         let table = ApiTable { apis: apis.collect(), ..ApiTable::default() };
         Self { kind, current: Arc::new(ArcSwap::from_pointee(table)), is_started: Arc::default() }

@@ -29,7 +29,7 @@ pub enum Credentials {
         location: KeyLocation,
         /// The name of the header, of the parameter or of the cookie.
         name: String,
-        /// The key.
+        /// The value of the key.
         value: ConfigValue,
     },
     /// With a token in the header `Authorization`.
@@ -76,7 +76,7 @@ pub enum ClientPlacement {
 /// A credentials file of Google Cloud, and the scopes of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceAccount {
-    /// The file.
+    /// The source of the file.
     pub key: KeySource,
     /// Scopes of the tokens.
     pub scopes: Vec<String>,
@@ -153,7 +153,7 @@ impl Placement {
         match location {
             KeyLocation::Header => {
                 let name = HeaderName::from_bytes(name.as_bytes())
-                    .map_err(|_| setting("auth.api_key.name", "it is not the name of a header"))?;
+                    .map_err(|_| setting_error("auth.api_key.name", "it is not the name of a header"))?;
                 placement.header = Some((name, header(key.expose(), "auth.api_key.value")?));
             }
             KeyLocation::Query => placement.query = Some((name.to_owned(), key)),
@@ -174,13 +174,13 @@ impl Placement {
     }
 }
 
-fn setting(key: &str, reason: &str) -> ApiError {
+fn setting_error(key: &str, reason: &str) -> ApiError {
     ApiError::Setting { key: key.into(), reason: reason.into() }
 }
 
 /// Returns the value of a header, which is never shown.
 fn header(text: &str, key: &str) -> Result<HeaderValue, ApiError> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| setting(key, "it has a line break or the like"))?;
+    let mut value = HeaderValue::from_str(text).map_err(|_| setting_error(key, "it has a line break or the like"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -12,15 +12,15 @@ pub enum ApiError {
     /// A setting needs a variable of the host's environment.
     #[error("`{key}` needs the environment variable {name} of the host, which is not set")]
     Variable {
-        /// The setting.
+        /// The key of the setting.
         key: String,
-        /// The variable.
+        /// The name of the variable.
         name: String,
     },
     /// A setting cannot be used.
     #[error("`{key}` is invalid: {reason}")]
     Setting {
-        /// The setting.
+        /// The key of the setting.
         key: String,
         reason: String,
     },
@@ -43,7 +43,7 @@ pub enum ApiError {
     TooManyOperations {
         /// The number of operations.
         count: usize,
-        /// The limit.
+        /// The maximum number.
         max: usize,
     },
     /// An operation whose calls must be confirmed does not exist.

@@ -35,7 +35,7 @@ impl Request {
     ///
     /// # Errors
     /// The reason for the model.
-    pub(crate) async fn of_call(
+    pub(crate) async fn for_call(
         operation: &Operation,
         mut args: JsonMap,
         max_body: usize,

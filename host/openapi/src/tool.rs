@@ -49,7 +49,7 @@ impl Tool for OperationTool {
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let limits = &self.api.config.limits;
         let deadline = Instant::now() + limits.call_timeout;
-        let request = Request::of_call(&self.operation, args, limits.max_request, cx);
+        let request = Request::for_call(&self.operation, args, limits.max_request, cx);
         let request = tokio::time::timeout_at(deadline, request).await.unwrap_or_else(|_| {
             let seconds = limits.call_timeout.as_secs_f64();
             Err(format!("the files of the request were not read within {seconds} s, so it was not sent"))

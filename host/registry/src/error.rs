@@ -104,7 +104,7 @@ pub enum RegistryError {
     #[error("{}: component `{name}` is not in the lockfile; pull it once without locked mode, and keep the lockfile with the components", path.display())]
     NotLocked {
         name: String,
-        /// The lockfile.
+        /// The path of the lockfile.
         path: PathBuf,
     },
     /// The file of a locked component does not exist.

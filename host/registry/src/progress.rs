@@ -9,14 +9,14 @@ use crate::reference::Reference;
 pub enum Progress<'a> {
     /// A download of `bytes` bytes starts.
     Download {
-        /// The source.
+        /// The reference of the component.
         reference: &'a Reference,
         /// The size of the download.
         bytes: u64,
     },
     /// An upload of `bytes` bytes starts.
     Upload {
-        /// The destination.
+        /// The reference of the component.
         reference: &'a Reference,
         /// The size of the upload.
         bytes: u64,

@@ -98,8 +98,8 @@ pub(crate) struct RequestHead<'a> {
 
 impl<'a> RequestHead<'a> {
     /// Returns the head of a request, whose cookie counts if `accepts_login`.
-    pub(crate) fn of(request: &'a Request, accepts_login: bool) -> Self {
-        let peer = Peer::of(request.extensions());
+    pub(crate) fn new(request: &'a Request, accepts_login: bool) -> Self {
+        let peer = Peer::from_extensions(request.extensions());
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         Self { method, path: uri.path(), query: uri.query(), headers, peer, accepts_login }
     }
@@ -108,7 +108,7 @@ impl<'a> RequestHead<'a> {
 /// A request that its sender may send.
 pub(crate) struct Admission {
     pub(crate) principal: Principal,
-    /// Its place among the requests of its sender, until it has ended; `None` if they are not limited.
+    /// Held until the request has ended; `None` if the requests of its sender are not limited.
     pub(crate) permit: Option<RequestPermit>,
 }
 
@@ -153,16 +153,17 @@ impl Authentication {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns who sends a request, after a check that they may use its path. `None` for a path that everybody may use.
+    /// Returns the sender of a request after checking that the sender may use its path. `None` for a path that everybody
+    /// may use.
     ///
     /// # Errors
     /// The response that refuses it.
     pub(crate) async fn admit(&self, request: RequestHead<'_>) -> Result<Option<Admission>, Box<Response>> {
-        let requirement = Requirement::of(request.path);
+        let requirement = Requirement::for_path(request.path);
         if requirement == Requirement::None {
             return Ok(None);
         }
-        let identified = match Credential::of(request.headers, request.accepts_login) {
+        let identified = match Credential::from_headers(request.headers, request.accepts_login) {
             Some(credential) => self.identify(credential).await,
             None => Err(Refusal::Missing),
         };
@@ -176,7 +177,7 @@ impl Authentication {
             },
             Err(refusal) => {
                 self.record(&refusal, request.path, request.peer);
-                let response = if !login_page::opens_page(&request) || !refusal.is_of_client() {
+                let response = if !login_page::opens_page(&request) || !refusal.is_client_error() {
                     ApiError::from(refusal).into_response()
                 } else if let Some(query) = login_page::oauth_response(&request) {
                     login_page::reload_page(query)
@@ -188,8 +189,8 @@ impl Authentication {
         }
     }
 
-    /// Returns who sends a message over a connection that was admitted with these credentials: they may have expired or
-    /// been withdrawn since. The message counts as a request, but is not one in progress.
+    /// Returns the sender of a message over a connection that was admitted with these credentials, which may have expired
+    /// or been withdrawn since. The message counts as a request, but not as one in progress.
     ///
     /// # Errors
     /// As for a request.
@@ -217,7 +218,7 @@ impl Authentication {
         principal.check(requirement)
     }
 
-    /// Returns the place of a request among those of its sender that are in progress. `None` if they are not limited.
+    /// Returns a permit for a request in progress of this sender. `None` if the number of requests is not limited.
     ///
     /// # Errors
     /// 429 if the sender has as many as it may have.
@@ -235,7 +236,7 @@ impl Authentication {
     /// valid.
     ///
     /// # Errors
-    /// If the secret is not valid, or not that of an operator.
+    /// If the secret is not valid, or does not belong to an operator.
     pub(crate) async fn log_in(&self, secret: &str, peer: Option<Peer>) -> Result<(String, Duration), ApiError> {
         let identified = self.identify(Credential::Secret(secret)).await;
         let IdentifiedSender { principal, credential, expires_in } = identified.map_err(|refusal| {

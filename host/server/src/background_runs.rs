@@ -13,7 +13,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// Maximum number of concurrently continued runs.
 const MAX_RUNS: usize = 64;
 
-/// Continues runs for ever.
+/// Continues the background runs of dead hosts. Never returns.
 pub(crate) async fn continue_interrupted(state: &AppState) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

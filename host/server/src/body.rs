@@ -24,7 +24,7 @@ const MAX_DISCARDED: usize = 64 << 20;
 /// Maximum number of bytes that are allocated for an announced content length.
 const MAX_PREALLOCATED: usize = 64 << 10;
 
-/// Marks routes whose bodies have content. Their limit is `server.body_limit`; that of all others is
+/// Marks routes whose bodies have content. Their limit is `server.body_limit`; the limit of all other routes is
 /// `server.small_body_limit`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LargeBody;
@@ -37,7 +37,7 @@ struct Limit {
 }
 
 impl Limit {
-    fn of(route: &Extensions, config: &ServerConfig) -> Self {
+    fn for_route(route: &Extensions, config: &ServerConfig) -> Self {
         let (large, small) = (config.body_limit.bytes(), config.small_body_limit.bytes());
         if route.get::<LargeBody>().is_some() || large < small {
             Self { bytes: large, key: "server.body_limit" }
@@ -46,7 +46,7 @@ impl Limit {
         }
     }
 
-    fn of_uploads(config: &ServerConfig) -> Self {
+    fn for_uploads(config: &ServerConfig) -> Self {
         Self { bytes: config.upload_limit.bytes(), key: "server.upload_limit" }
     }
 
@@ -62,7 +62,7 @@ impl Limit {
 /// # Errors
 /// 408 if it is received too slowly, 413 if it is too large, 503 if other bodies use all of the memory.
 pub(crate) async fn read(parts: &Parts, body: Body, config: &ServerConfig) -> Result<Bytes, ApiError> {
-    let limit = Limit::of(&parts.extensions, config);
+    let limit = Limit::for_route(&parts.extensions, config);
     let memory = parts.extensions.get::<BodyMemory>();
     let announced = announced_length(&parts.headers);
     let (mut chunks, mut timer) = (body.into_data_stream(), BodyTimer::start(config));
@@ -109,7 +109,7 @@ pub(crate) fn reserve_message(budget: &BodyBudget, json: &[u8]) -> Result<BodyMe
 /// Reserves the memory of a response that is sent from an artifact of `len` bytes.
 ///
 /// # Errors
-/// 413 if it has too many bytes to be ever in memory, 503 if other requests use all of it.
+/// 413 if it is larger than the total memory of bodies, 503 if other requests use that memory.
 pub(crate) fn reserve_response(memory: &BodyMemory, len: u64) -> Result<(), ApiError> {
     memory.grow_to(usize::try_from(len).unwrap_or(usize::MAX))
 }
@@ -137,10 +137,10 @@ mod tests {
     fn routes_without_content_have_the_smaller_limit() {
         let config = ServerConfig::default();
         let mut route = Extensions::new();
-        assert_eq!(Limit::of(&route, &config), Limit { bytes: 1 << 20, key: "server.small_body_limit" });
+        assert_eq!(Limit::for_route(&route, &config), Limit { bytes: 1 << 20, key: "server.small_body_limit" });
         let tight = ServerConfig { body_limit: ByteSize(9), ..ServerConfig::default() };
-        assert_eq!(Limit::of(&route, &tight), Limit { bytes: 9, key: "server.body_limit" });
+        assert_eq!(Limit::for_route(&route, &tight), Limit { bytes: 9, key: "server.body_limit" });
         route.insert(LargeBody);
-        assert_eq!(Limit::of(&route, &config), Limit { bytes: 16 << 20, key: "server.body_limit" });
+        assert_eq!(Limit::for_route(&route, &config), Limit { bytes: 16 << 20, key: "server.body_limit" });
     }
 }

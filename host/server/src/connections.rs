@@ -57,7 +57,7 @@ pub(crate) type Transport = Either<TcpStream, UnixStream>;
 
 /// A source of connections.
 pub(crate) trait Accept {
-    /// Returns the next connection with the address of its peer, which a Unix socket has not.
+    /// Returns the next connection with the address of its peer; `None` for a Unix socket.
     fn accept(&self) -> impl Future<Output = io::Result<(Transport, Option<IpAddr>)>> + Send;
 }
 
@@ -78,7 +78,7 @@ impl Accept for UnixSocket {
 pub(crate) struct Connections {
     service: Arc<HttpService>,
     http: http1::Builder,
-    /// Cancelled when connections shall close.
+    /// Cancelled to close all connections.
     closing: CancellationToken,
     /// Has one receiver per connection.
     open: watch::Sender<()>,
@@ -259,7 +259,7 @@ where
         return Ok((protocol, Either::Left(stream)));
     };
     let stream = tls.accept(stream).await?;
-    let protocol = Protocol::of_alpn(stream.get_ref().1.alpn_protocol());
+    let protocol = Protocol::from_alpn(stream.get_ref().1.alpn_protocol());
     Ok((protocol, Either::Right(Box::new(stream))))
 }
 
@@ -362,7 +362,8 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let exhausted = Arc::new(Exhausted { listener, failures: AtomicUsize::new(3) });
         let router = Router::new().route("/", get(|| async { "served" }));
-        let service = HttpService::of(router, Guard::new(true, &["*".into()]), BodyBudget::new(ByteSize(1 << 20)));
+        let service =
+            HttpService::from_router(router, Guard::new(true, &["*".into()]), BodyBudget::new(ByteSize(1 << 20)));
         let connections = Connections::new(Arc::new(service), 1, &ServerConfig::default());
         let accept = connections.accept(exhausted.clone());
         let ask = async {

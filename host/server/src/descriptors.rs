@@ -3,7 +3,7 @@
 /// Maximum number of descriptors that are reserved for other uses than connections.
 const RESERVED: u64 = 256;
 
-/// Raises the limit of open files to its maximum and returns it. `None` if there means no limit.
+/// Raises the limit of open files to its maximum and returns it. `None` if there is no limit.
 pub(crate) fn raise_limit() -> Option<u64> {
     #[cfg(unix)]
     {

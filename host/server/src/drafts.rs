@@ -36,7 +36,7 @@ impl Drafts {
     }
 
     /// Returns the draft of an app; empty if there is none.
-    pub(crate) fn of(&self, app: &str) -> Texts {
+    pub(crate) fn files(&self, app: &str) -> Texts {
         self.0.lock_unpoisoned().get(app).cloned().unwrap_or_default()
     }
 

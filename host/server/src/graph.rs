@@ -26,7 +26,7 @@ pub(crate) struct Path {
 
 impl Path {
     /// Returns the path of an event: from the root to its agent, then to the tools and agents that the agent called.
-    pub(crate) fn of(app: &App, event: &Event) -> Self {
+    pub(crate) fn new(app: &App, event: &Event) -> Self {
         let mut path = Self::default();
         let Some(author) = app.tree.find_agent(&event.author).filter(|_| event.author != USER_AUTHOR) else {
             return path;
@@ -69,7 +69,7 @@ pub(crate) fn dot(app: &App, root: AgentId, path: &Path, theme: Theme) -> String
     let mut graph =
         Graph { path, highlight: "#34a853", nodes: String::new(), edges: String::new(), drawn: BTreeSet::new() };
     graph.add_agent(app, root);
-    graph.add_way();
+    graph.add_extra_edges();
     format!(
         "digraph {{\n  graph [rankdir=LR, bgcolor=\"{background}\"]\n  \
          node [color=\"{line}\", fontcolor=\"{text}\", fontname=\"sans-serif\"]\n  \
@@ -146,7 +146,7 @@ impl Graph<'_> {
     }
 
     /// Adds edges that the structure of the app does not have: a transfer to a peer, a call of an unknown tool.
-    fn add_way(&mut self) {
+    fn add_extra_edges(&mut self) {
         let path = self.path;
         for name in &path.nodes {
             self.add_node(name, &escape(name), "box");
@@ -197,7 +197,7 @@ mod tests {
     }
 
     fn highlighted(app: &App, event: &Event) -> Vec<String> {
-        let dot = dot(app, app.root_id(), &Path::of(app, event), Theme::Light);
+        let dot = dot(app, app.root_id(), &Path::new(app, event), Theme::Light);
         let lines = dot.lines().filter(|line| line.contains("#34a853"));
         lines.map(|line| line.trim().split(" [").next().unwrap().to_owned()).collect()
     }
@@ -227,8 +227,8 @@ mod tests {
     fn the_path_of_an_event_is_highlighted() {
         let app = app();
         let way = ["\"root\"", "\"team\"", "\"planner\"", "\"root\" -> \"team\"", "\"team\" -> \"planner\""];
-        let said = highlighted(&app, &event("planner", Some(PartData::Text("Hi".into())), None));
-        assert_eq!(sorted(said), sorted(way));
+        let spoke = highlighted(&app, &event("planner", Some(PartData::Text("Hi".into())), None));
+        assert_eq!(sorted(spoke), sorted(way));
         let call = FunctionCall { name: "book".into(), ..FunctionCall::default() };
         let called = highlighted(&app, &event("planner", Some(PartData::FunctionCall(call)), None));
         assert_eq!(sorted(called), sorted(way.into_iter().chain(["\"book\"", "\"planner\" -> \"book\""])));
@@ -244,13 +244,13 @@ mod tests {
         let app = app();
         let response = FunctionResponse { name: "book".into(), ..FunctionResponse::default() };
         let answered = event("planner", Some(PartData::FunctionResponse(response)), None);
-        let dot = dot(&app, app.root_id(), &Path::of(&app, &answered), Theme::Light);
+        let dot = dot(&app, app.root_id(), &Path::new(&app, &answered), Theme::Light);
         assert!(
             dot.contains("\"planner\" -> \"book\" [style=dashed, color=\"#34a853\", penwidth=2, dir=back]"),
             "{dot}"
         );
-        assert!(Path::of(&app, &event("user", None, None)).is_empty());
-        assert!(Path::of(&app, &event("nobody", None, None)).is_empty());
+        assert!(Path::new(&app, &event("user", None, None)).is_empty());
+        assert!(Path::new(&app, &event("nobody", None, None)).is_empty());
     }
 
     fn sorted<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Vec<String> {

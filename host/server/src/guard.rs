@@ -24,10 +24,10 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `loopback` is true if the server listens on
+    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `is_loopback` is true if the server listens on
     /// a loopback address.
-    pub(crate) fn new(loopback: bool, allowed: &[String]) -> Self {
-        let hint = if loopback { "this server listens on loopback only" } else { "it is not a name of this server" };
+    pub(crate) fn new(is_loopback: bool, allowed: &[String]) -> Self {
+        let hint = if is_loopback { "this server listens on loopback only" } else { "it is not a name of this server" };
         Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }
     }
 

@@ -42,7 +42,7 @@ impl RequestLog {
     pub(crate) fn end(self, response: &mut Response) {
         let Self { id, span, start } = self;
         let status = response.status().as_u16();
-        // Entering a span costs more than finding that the line is not wanted.
+        // Entering a span costs more than finding that the line is filtered out.
         if status >= 400 || LevelFilter::current() >= LevelFilter::DEBUG {
             let ms = start.elapsed().as_secs_f64() * 1e3;
             span.in_scope(|| match status {

@@ -11,8 +11,8 @@ pub(crate) struct Peer(pub(crate) IpAddr);
 
 impl Peer {
     /// Returns the peer of a request. `None` if it did not arrive over a connection of the server.
-    pub(crate) fn of(request: &Extensions) -> Option<Self> {
-        request.get().copied()
+    pub(crate) fn from_extensions(extensions: &Extensions) -> Option<Self> {
+        extensions.get().copied()
     }
 }
 

@@ -14,7 +14,7 @@ const MIN_INTERVAL: Duration = Duration::from_secs(60);
 /// The time until the next search, in durations of the last one. Some services ask for the sessions of each user.
 const INTERVAL_PER_SEARCH: u32 = 100;
 
-/// Deletes sessions for ever, if there are rules. Begins again when they have changed.
+/// Deletes expired sessions as long as there are rules, and starts anew when the rules change. Never returns.
 pub(crate) async fn follow_rules(state: &AppState) {
     let mut changes = state.retention();
     loop {

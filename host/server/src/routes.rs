@@ -134,7 +134,7 @@ mod tests {
             ["", "/apps/a", "/dev/apps/a"].map(|base| format!("{base}{path}")).iter().any(|path| is_withheld(path))
         };
         let paths = groups().into_openapi().paths.paths.into_keys().chain(undocumented());
-        let operators = paths.filter(|path| Requirement::of(path) == Requirement::Operator);
+        let operators = paths.filter(|path| Requirement::for_path(path) == Requirement::Operator);
         let missing: Vec<_> = operators.chain(["/ws".to_owned()]).filter(|path| !is_any_withheld(path)).collect();
         assert_eq!(missing, Vec::<String>::new(), "docs/security.md lacks routes for operators");
         for path in ["/run", "/run_sse", "/list-apps", "/health", "/mcp", "/a2a/app"] {

@@ -45,16 +45,16 @@ pub(crate) struct OriginRules {
 }
 
 impl OriginRules {
-    /// `loopback` is true if the server listens on a loopback address.
-    pub(crate) fn new(loopback: bool, config: &ServerConfig) -> Self {
-        Self { guard: Guard::new(loopback, &config.allowed_hosts), cors: Cors::new(&config.cors) }
+    /// `is_loopback` is true if the server listens on a loopback address.
+    pub(crate) fn new(is_loopback: bool, config: &ServerConfig) -> Self {
+        Self { guard: Guard::new(is_loopback, &config.allowed_hosts), cors: Cors::new(&config.cors) }
     }
 }
 
 impl HttpService {
-    /// Returns the service of a server. `loopback` is true if it listens on a loopback address.
-    pub(crate) fn new(state: AppState, loopback: bool) -> Self {
-        let rules = state.listen_on(loopback);
+    /// Returns the service of a server. `is_loopback` is true if it listens on a loopback address.
+    pub(crate) fn new(state: AppState, is_loopback: bool) -> Self {
+        let rules = state.set_loopback(is_loopback);
         let (body_budget, base_path) = (state.body_budget().clone(), state.config().base_path.clone());
         let router = routes::all(base_path.as_ref()).with_state(state.clone());
         Self { router, rules, body_budget, base_path, state: Some(state) }
@@ -62,7 +62,7 @@ impl HttpService {
 
     /// Returns a service of these routes, without authentication.
     #[cfg(test)]
-    pub(crate) fn of(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
+    pub(crate) fn from_router(router: Router, guard: Guard, body_budget: BodyBudget) -> Self {
         let rules = Arc::new(ArcSwap::from_pointee(OriginRules { guard, cors: Cors::new(&[]) }));
         Self { router, rules, body_budget, base_path: None, state: None }
     }
@@ -124,7 +124,7 @@ impl HttpService {
         let auth = self.state.as_ref().and_then(AppState::auth);
         let admission = match &auth {
             None => Some(Admission { principal: Principal::Anybody, permit: None }),
-            Some(auth) => match auth.admit(RequestHead::of(&request, accepts_login)).await {
+            Some(auth) => match auth.admit(RequestHead::new(&request, accepts_login)).await {
                 Ok(admission) => admission,
                 Err(refusal) => return *refusal,
             },
@@ -138,8 +138,8 @@ impl HttpService {
             permit = admission.permit;
         }
         if auth.is_some() && request.headers().contains_key(header::UPGRADE) {
-            // Messages on the connection have no headers of their own.
-            let credentials = Credentials::of(&request, accepts_login);
+            // Messages on the connection have no headers.
+            let credentials = Credentials::from_request(&request, accepts_login);
             request.extensions_mut().insert(credentials);
             if let Some(permit) = &permit {
                 request.extensions_mut().insert(permit.clone());
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     fn service(router: Router) -> HttpService {
-        HttpService::of(router, Guard::new(true, &[]), BodyBudget::new(ByteSize(1 << 20)))
+        HttpService::from_router(router, Guard::new(true, &[]), BodyBudget::new(ByteSize(1 << 20)))
     }
 
     async fn answer(service: &HttpService, host: &str) -> (StatusCode, HeaderMap, String) {

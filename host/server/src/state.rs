@@ -182,8 +182,8 @@ impl AppState {
         let replace_tls = replace_tls.map_err(|problem| format!("server.tls: {problem}"))?;
         let shared = self.shared.clone();
         Ok(move || {
-            let loopback = shared.is_loopback.load(Ordering::Relaxed);
-            shared.origin_rules.store(Arc::new(OriginRules::new(loopback, &config)));
+            let is_loopback = shared.is_loopback.load(Ordering::Relaxed);
+            shared.origin_rules.store(Arc::new(OriginRules::new(is_loopback, &config)));
             shared.body_budget.set(config.body_memory);
             replace_auth();
             if let Some(replace) = replace_tls {
@@ -366,10 +366,10 @@ impl AppState {
         self.shared.changes.subscribe()
     }
 
-    /// Returns the rules for the origins of requests, for a server that listens on a loopback address or not.
-    pub(crate) fn listen_on(&self, loopback: bool) -> Arc<ArcSwap<OriginRules>> {
-        self.shared.is_loopback.store(loopback, Ordering::Relaxed);
-        self.shared.origin_rules.store(Arc::new(OriginRules::new(loopback, &self.config())));
+    /// Records whether the server listens on a loopback address, and returns the rules for the origins of requests.
+    pub(crate) fn set_loopback(&self, is_loopback: bool) -> Arc<ArcSwap<OriginRules>> {
+        self.shared.is_loopback.store(is_loopback, Ordering::Relaxed);
+        self.shared.origin_rules.store(Arc::new(OriginRules::new(is_loopback, &self.config())));
         self.shared.origin_rules.clone()
     }
 

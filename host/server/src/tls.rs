@@ -28,7 +28,7 @@ pub(crate) struct Tls {
     provider: Arc<CryptoProvider>,
     current: Arc<CurrentCertificate>,
     acceptor: TlsAcceptor,
-    /// Stamps of the files, from when they were read at first or before.
+    /// Stamps of the files from before they were read for the first time.
     first: Stamps,
 }
 

@@ -33,8 +33,7 @@ const RECEIVED_FRAMES: usize = 2;
 /// Maximum size of the reason in a close frame.
 const MAX_REASON_BYTES: usize = 123;
 
-/// The places in limits that the request of a WebSocket has, to be held until it is closed, and the window of its
-/// stream.
+/// The permits of the request of a WebSocket, which are held until it is closed, and the window of its stream.
 pub(crate) struct SocketResources {
     _connection: Option<Arc<ConnectionPermit>>,
     _request: Option<RequestPermit>,

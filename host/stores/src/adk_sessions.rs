@@ -102,7 +102,7 @@ impl AdkSessions {
 
     async fn run<T: Send + 'static>(
         &self,
-        doing: &str,
+        activity: &str,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let file = self.file.clone();
@@ -110,7 +110,7 @@ impl AdkSessions {
             let connection = Connection::open_with_flags(&file, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             read(&connection)
         });
-        let context = || format!("cannot {doing} {}", self.file.display());
+        let context = || format!("cannot {activity} {}", self.file.display());
         let result = result.await.map_err(|error| StoreError::backend(context(), error))?;
         result.map_err(|error| StoreError::backend(context(), error))
     }

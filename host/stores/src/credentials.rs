@@ -1,7 +1,7 @@
 //! Credentials of users and of the host: in memory, or encrypted in a directory.
 //!
-//! A file of the directory is named by a hash of whose credential it has. It consists of a nonce of 12 bytes and the
-//! credential's JSON, encrypted with AES-256-GCM. The owner and the name are authenticated with it, so a file that is
+//! The name of a file is a hash of the owner and the name of its credential. The file consists of a nonce of 12 bytes and
+//! the credential's JSON, encrypted with AES-256-GCM. The owner and the name are authenticated with it, so a file that is
 //! copied to another name cannot be decrypted. Several processes may share a directory if they have the same key.
 
 use std::collections::HashMap;
@@ -82,7 +82,7 @@ impl DirectoryCredentials {
     }
 }
 
-/// Returns whose credential it is, without ambiguity.
+/// Returns an unambiguous encoding of the owner and the name of a credential.
 fn identity(id: &CredentialId) -> Vec<u8> {
     let mut bytes = Vec::new();
     for text in [&*id.app, &*id.user, &*id.key] {

@@ -12,7 +12,7 @@
 //!
 //! Queries use only the indexes that Firestore creates automatically. Writes use optimistic concurrency: a commit
 //! requires that the session's document is unchanged since it was read, and is retried otherwise. So there are no
-//! locks, and a host that dies blocks nobody. Reads of several documents use one read time.
+//! locks, and a host that dies blocks no other one. Reads of several documents use one read time.
 
 mod client;
 mod document;

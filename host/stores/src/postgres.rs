@@ -69,16 +69,16 @@ impl Database {
     /// Runs a statement.
     pub(crate) async fn query(
         &self,
-        doing: OperationName<'_>,
+        activity: OperationName<'_>,
         repeat: Repeat,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        self.pool.query(sql, values, repeat).await.map_err(|failure| self.error(doing, failure))
+        self.pool.query(sql, values, repeat).await.map_err(|failure| self.error(activity, failure))
     }
 
     /// Converts a failure.
-    pub(crate) fn error(&self, doing: OperationName<'_>, failure: Failure) -> StoreError {
-        failure.into_error(self.schema.noun, &format!("{} {}: cannot {doing}", self.schema.noun, self.pool.name()))
+    pub(crate) fn error(&self, activity: OperationName<'_>, failure: Failure) -> StoreError {
+        failure.into_error(self.schema.noun, &format!("{} {}: cannot {activity}", self.schema.noun, self.pool.name()))
     }
 }

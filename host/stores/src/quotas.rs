@@ -239,7 +239,7 @@ pub struct AppQuotas {
 
 impl AppQuotas {
     /// Returns the quotas of an app.
-    pub fn of(&self, app: &str) -> &Quotas {
+    pub fn for_app(&self, app: &str) -> &Quotas {
         self.apps.get(app).unwrap_or(&self.default)
     }
 
@@ -268,8 +268,8 @@ impl LiveQuotas {
         }
     }
 
-    fn of(&self, app: &str) -> Quotas {
-        self.0.load().of(app).clone()
+    fn for_app(&self, app: &str) -> Quotas {
+        self.0.load().for_app(app).clone()
     }
 }
 

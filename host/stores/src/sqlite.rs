@@ -3,9 +3,9 @@
 //! All writes of a process to a database run in one thread, which owns the only writing connection. It takes all writes
 //! that wait, commits them in one transaction and only then answers them, so that concurrent writes share the cost of a
 //! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of such a group fails, the
-//! transaction is rolled back and each write of the group is repeated in a transaction of its own.
+//! transaction is rolled back and each write of the group is repeated in a separate transaction.
 //!
-//! A write that nobody waits for is committed together with the next one, or soon: it costs no transaction of its own.
+//! A deferred write is committed together with the next one, or soon: it costs no separate transaction.
 //!
 //! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may use
 //! one file; they wait for each other's transactions for up to five seconds.
@@ -34,7 +34,7 @@ use crate::permissions;
 /// How long a connection waits for the transaction of another process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a write that nobody waits for may wait for another one, with which it is committed.
+/// How long a deferred write may wait for another one, with which it is committed.
 const MAX_DEFERRAL: Duration = Duration::from_millis(100);
 
 /// Number of statements that a connection keeps prepared.
@@ -52,7 +52,7 @@ impl<'a> Owner<'a> {
     pub(crate) const NONE: Self = Self { app: "", user: "" };
 
     /// Returns the owner of a session.
-    pub(crate) fn of(session: &'a SessionKey) -> Self {
+    pub(crate) fn new(session: &'a SessionKey) -> Self {
         Self { app: &session.app, user: &session.user }
     }
 }
@@ -138,12 +138,12 @@ impl Database {
     pub(crate) fn write_later(
         &self,
         owner: Owner<'_>,
-        doing: String,
+        activity: String,
         change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
         let (file, noun) = (self.file.clone(), self.schema.noun);
         let report = move |failure: Failure| {
-            let error = failure.into_error(noun, || format!("{noun} {}: cannot {doing}", file.display()));
+            let error = failure.into_error(noun, || format!("{noun} {}: cannot {activity}", file.display()));
             tracing::warn!(code = error.code(), "{error}");
         };
         if self.queue.push_later(owner, writer::deferred_job(change, report)) {
@@ -156,7 +156,7 @@ impl Database {
     }
 
     /// Waits until the deferred writes of this owner are committed.
-    pub(crate) async fn settle(&self, owner: Owner<'_>) -> Result<(), Failure> {
+    pub(crate) async fn wait_for_deferred(&self, owner: Owner<'_>) -> Result<(), Failure> {
         if self.queue.has_deferred() { self.write(owner, |_| Ok(())).await } else { Ok(()) }
     }
 
@@ -169,10 +169,10 @@ impl Database {
         self.readers.run(read).await
     }
 
-    /// Returns a conversion of failures; `doing` is the operation in words, such as `read the session`.
-    pub(crate) fn error<D: Display>(&self, doing: D) -> impl FnOnce(Failure) -> StoreError {
+    /// Returns a conversion of failures; `activity` is a verb with its object, such as `read the session`.
+    pub(crate) fn error<D: Display>(&self, activity: D) -> impl FnOnce(Failure) -> StoreError {
         let noun = self.schema.noun;
-        move |failure| failure.into_error(noun, || format!("{noun} {}: cannot {doing}", self.file.display()))
+        move |failure| failure.into_error(noun, || format!("{noun} {}: cannot {activity}", self.file.display()))
     }
 
     /// Waits for running operations, then closes all connections. The last one moves the write-ahead log into the

@@ -178,7 +178,7 @@ impl Converter {
 
 impl SpanExporter for OtlpExporter {
     fn export(&self, span: &Arc<SpanData>) {
-        // Another exporter may have wanted the trace.
+        // Another exporter may still need the trace.
         if self.sampling.is_sampled(span.trace.id, span.trace.parent.as_ref()) {
             self.queue.add(span);
         }

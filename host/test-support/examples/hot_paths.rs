@@ -63,8 +63,8 @@ async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
         "event_from_json" => read_events(count)?,
         "prompt_update" => update_prompt(count),
         "model_stream" => read_streams(count).await,
-        "turn_new_session" => Turns::new(services(), answering()?).in_new_sessions(count).await?,
-        "turn_with_tool" => Turns::new(services(), calling()?).in_new_sessions(count).await?,
+        "turn_new_session" => Turns::new(services(), answering_agent()?).in_new_sessions(count).await?,
+        "turn_with_tool" => Turns::new(services(), calling_agent()?).in_new_sessions(count).await?,
         "turn_with_component" => {
             let agent = calling_tool(component_tool(folder).await?, json!({"value": {"text": "Hello"}}));
             Turns::new(services(), agent).in_new_sessions(count).await?;
@@ -73,10 +73,10 @@ async fn run(name: &str, count: usize, folder: &Path) -> anyhow::Result<()> {
             let agent = calling_tool(remote_agent().await?, json!({"request": "Hello"}));
             Turns::new(services(), agent).in_new_sessions(count).await?;
         }
-        "turn_long_session" => Turns::new(services(), calling()?).in_one_session(LONG + count).await?,
+        "turn_long_session" => Turns::new(services(), calling_agent()?).in_one_session(LONG + count).await?,
         "turn_sqlite" => {
             let sessions = Arc::new(SqliteSessions::open(folder.join("sessions.db")).await?);
-            Turns::new(Services { sessions, ..services() }, calling()?).in_one_session(count).await?;
+            Turns::new(Services { sessions, ..services() }, calling_agent()?).in_one_session(count).await?;
         }
         "session_window_sqlite" => read_windows(count, folder).await?,
         "memory_search" => search_memory(count, folder).await?,
@@ -115,12 +115,12 @@ async fn read_streams(count: usize) {
 }
 
 /// An app that answers at once.
-fn answering() -> anyhow::Result<Agent> {
+fn answering_agent() -> anyhow::Result<Agent> {
     Ok(llm("adder", Scripted::new().default_reply(Reply::text("You are welcome."))))
 }
 
 /// An app that calls a tool and then answers.
-fn calling() -> anyhow::Result<Agent> {
+fn calling_agent() -> anyhow::Result<Agent> {
     let model =
         Scripted::new().on_tool("add", "The sum is three.").default_reply(Reply::call("add", json!({"a": 1, "b": 2})));
     Ok(llm_with("adder", model, |agent| agent.tools = vec![tool("add", |_, _| Ok(json!(3)))]))
@@ -159,7 +159,7 @@ impl Egress for Anywhere {
     }
 }
 
-/// Returns an A2A agent, which repeats what it is told, as a tool. Its server runs in this process.
+/// Returns an A2A agent, which repeats its input, as a tool. Its server runs in this process.
 async fn remote_agent() -> anyhow::Result<Arc<dyn Tool>> {
     // Clients need a provider of TLS, also without it.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

@@ -35,6 +35,6 @@ export function download(version) {
   return folder;
 }
 
-/** What the packages themselves lack: fonts are on another host, and a style sheet was left out. */
+/** Resources that the packages lack: fonts are on another host, and a style sheet was left out. */
 const OWN_DEFECTS = [/fonts\.(googleapis|gstatic)\.com/, /prism-dark\.css/];
 export const isOwnDefect = (text) => OWN_DEFECTS.some((pattern) => pattern.test(text));

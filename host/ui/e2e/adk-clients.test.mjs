@@ -20,7 +20,7 @@ async function send(page, text) {
   await field.press("Enter");
 }
 
-/** Runs a test in a page of the client. Afterwards it must have shown no error and have got every answer. */
+/** Runs a test in a page of the client. Fails if the page has shown an error or a request has failed. */
 async function withClient(host, test) {
   const context = await (await browser()).newContext({ viewport: { width: 1500, height: 950 } });
   context.setDefaultTimeout(TIMEOUT);
@@ -98,7 +98,7 @@ async function openSession(page, host) {
   await page.getByText(/You rolled/).waitFor({ state: "detached" });
 }
 
-/** A file of a message becomes an artifact, of which the event tells the client. */
+/** Checks that a file of a message becomes an artifact that an event reports. */
 async function openArtifact(page, host) {
   const place = "/apps/dice/users/me/sessions";
   await host.json(place, { sessionId: "with-file" });

@@ -86,7 +86,7 @@ test("a run is cancelled at the host, and the session goes on", () =>
     await page.getByText("Here I am again.").waitFor();
   }));
 
-test("an unknown app and session are errors with the words of the host", () =>
+test("an unknown app and session are errors with the message of the host", () =>
   withPage(
     host,
     async (page) => {
@@ -100,7 +100,7 @@ test("an unknown app and session are errors with the words of the host", () =>
     { allowed: [/404/] },
   ));
 
-test("the keyboard alone is enough", () =>
+test("a conversation needs only the keyboard", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/apps/dice`);
     await page.getByText("Rolls dice and knows prime numbers.").waitFor();
@@ -109,7 +109,7 @@ test("the keyboard alone is enough", () =>
     await page.keyboard.press("Enter");
     await page.getByText(/^You rolled/).waitFor();
     await page.locator("details.tool > summary").last().waitFor();
-    // Backwards from the field: the messages, whose last control is the answer's. The end of the run may move the focus.
+    // Moves the focus back to the last tool call. The end of the run may move the focus, so the number of steps varies.
     for (let presses = 0; presses < 60; presses += 1) {
       await page.keyboard.press("Shift+Tab");
       if (await page.evaluate(() => document.activeElement?.matches("details.tool > summary"))) break;
@@ -126,13 +126,13 @@ test("the keyboard alone is enough", () =>
     await page.keyboard.press("Tab");
   }));
 
-test("single keys press the buttons of the page, but not while one types", () =>
+test("single keys press the buttons of the page, but not in text fields", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/apps/payments`);
     await say(page, "Roll, and e is typed");
     const agree = page.getByRole("button", { name: "Agree" });
     await agree.waitFor();
-    // Without the focus in its card, nobody agrees.
+    // The key acts only if the card has the focus.
     await page.getByRole("link", { name: "Chat", exact: true }).focus();
     await page.keyboard.press("y");
     assert.equal(await agree.count(), 1);
@@ -154,7 +154,7 @@ test("single keys press the buttons of the page, but not while one types", () =>
     await assertAccessible(page, "keys");
   }));
 
-test("a killed host is waited for, and nothing is lost or doubled", async () => {
+test("the page waits for a killed host, and no event is lost or duplicated", async () => {
   const own = await Host.start(sampleFolder());
   try {
     await withPage(

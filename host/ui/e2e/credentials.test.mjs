@@ -130,7 +130,7 @@ test("a login in another tab answers the conversation that has begun it", () =>
     const { searchParams } = new URL(await link.getAttribute("href"));
     assert.equal(searchParams.get("redirect_uri"), `${host.url}/dev-ui/`);
     await assertAccessible(page, "login");
-    // What the OAuth server redirects the other tab to.
+    // The OAuth server redirects the other tab to this address.
     const tab = await page.context().newPage();
     await tab.goto(`${host.url}/dev-ui/?${new URLSearchParams({ code: "c0de", state: searchParams.get("state") })}`);
     await tab.getByRole("heading", { name: "The login has ended" }).waitFor();

@@ -64,7 +64,7 @@ test("an eval set is run with progress, its result compares expected and actual,
     await run.getByRole("link", { name: "Open its session" }).click();
     await page.getByRole("button", { name: /roll_die\(/ }).waitFor();
 
-    // A set of its own, with a case from a session.
+    // A new set with a case from a session.
     await page.goto(`${host.url}/dev-ui/apps/dice/users/ada`);
     await say(page, "Roll a die with 1 side");
     await page.goto(`${host.url}/dev-ui/evals/dice`);
@@ -89,7 +89,7 @@ test("an eval set is run with progress, its result compares expected and actual,
     await page.getByRole("heading", { name: "3 cases" }).waitFor();
   }));
 
-test("a tool is called by a form, with its result, its state and where its time went", () =>
+test("a tool is called by a form, with its result, its state and its time by activity", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/components/dice`);
     await page.getByRole("button", { name: "Try roll_die…" }).click();
@@ -109,12 +109,12 @@ test("a tool is called by a form, with its result, its state and where its time 
     await page.getByText("sides is not a number.").waitFor();
   }));
 
-test("a revision is compared with the one that serves", () =>
+test("a revision is compared with the active one", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/components/greeter`);
     await page.getByRole("heading", { name: "Revisions" }).waitFor();
     const file = host.file("greeter/greeter.wasm");
-    // Another component in its place: other tools and other requests.
+    // Another component replaces it, with other tools and requests.
     replaceFile(file, variant(component("help_desk"), "other"));
     await page.getByRole("button", { name: /^Compare / }).click();
     const removed = page.getByRole("listitem").filter({ hasText: "removed" });
@@ -187,7 +187,7 @@ test("a live conversation of an agent without a live model answers turn by turn"
       await page.reload();
       await page.getByText("Prime among them: [2,7,13].").waitFor();
       assert.equal(await page.getByText(/^You rolled/).count(), 1);
-      // This model does not hear: the host says so, and the page shows it.
+      // This model accepts no audio; the page shows the error of the host.
       await page.getByRole("button", { name: "Begin a live conversation" }).click();
       await bar.getByRole("button", { name: "Microphone" }).click();
       await page.getByRole("alert").getByText(/agent `dice` has no live model and takes no `audio\/pcm;rate=16000`/).waitFor();
@@ -224,7 +224,7 @@ test("confirmations of all sessions are answered in the tray, and failures are l
     },
   ));
 
-test("the palette goes anywhere by name", () =>
+test("the palette opens every page by name", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/runs`);
     await page.getByRole("heading", { name: "Runs" }).waitFor();
@@ -268,7 +268,7 @@ test("the palette shows the selected entry in a low window", () =>
     { viewport: { width: 1280, height: 320 } },
   ));
 
-test("a host that wants a login is said to want one", () =>
+test("a required login is shown", () =>
   withPage(
     host,
     async (page) => {

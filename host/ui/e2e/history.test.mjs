@@ -131,7 +131,7 @@ test("settings are shown with their origins, without secrets", () =>
     await page.getByText("1 setting", { exact: true }).waitFor();
   }));
 
-test("usage has the costs by the prices of the operator", () =>
+test("usage has the costs at the prices of the operator", () =>
   withPage(host, async (page) => {
     const session = await converse(page, "buyer", "Throw two dice");
     const { events } = await host.json(session);
@@ -144,7 +144,7 @@ test("usage has the costs by the prices of the operator", () =>
     await assertAccessible(page, "usage with costs");
   }));
 
-test("the graph shows what is active during a run", () =>
+test("the graph shows the active agents and tools during a run", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/apps/slow/users/live`);
     const field = page.getByRole("textbox", { name: "Message slow" });

@@ -54,7 +54,7 @@ test("a component shows requested and missing grants, with the lines that grant 
     await assertAccessible(page, "component with missing grants");
   }));
 
-test("a component shows what its calls have used of its grants and limits", async () => {
+test("a component shows the usage of its grants and limits by its calls", async () => {
   const files = { ...sampleFolder(), "hatchery.yaml": "components: { greeter: { grants: { state: { write: [\"user:*\"] } }, limits: { wall: 20s } } }\n" };
   const own = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
   try {
@@ -261,7 +261,7 @@ test("an artifact is shown as text, also if it is HTML", () =>
     await assertAccessible(page, "artifacts");
   }));
 
-test("a run shows where its time went", () =>
+test("a run shows its time by activity", () =>
   withPage(host, async (page) => {
     await page.goto(`${host.url}/dev-ui/apps/dice`);
     await say(page, "Which of 2, 4 and 7 are prime?");
@@ -392,7 +392,7 @@ test("the files stay within their budget", () => {
   assert(all <= 350_000, `${all} packed bytes`);
 });
 
-test("a page that only shows offers no changes", async () => {
+test("a read-only page offers no changes", async () => {
   const own = await Host.start({ ...sampleFolder(), "hatchery.yaml": "server: { dev_ui: read }\n" });
   try {
     await withPage(own, async (page) => {

@@ -1,4 +1,4 @@
-// A host with a folder of its own, and a browser that fails a test if the page breaks its promises.
+// A host with a temporary folder, and a browser that fails a test on console errors and requests to other hosts.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -26,7 +26,7 @@ const FLAGS = [
   "--use-fake-device-for-media-stream",
 ];
 
-/** How long anything that must happen may take. */
+/** The timeout of all waits. */
 const TIMEOUT = 30_000;
 
 /** Returns the bytes of a built component. */
@@ -42,7 +42,7 @@ export function variant(bytes, text) {
   return Buffer.concat([bytes, Buffer.from([0, content.length]), content]);
 }
 
-/** Replaces a file as a build does: other programs see the old or the new one. */
+/** Replaces a file atomically: other programs see the old or the new one. */
 export function replaceFile(file, content) {
   const temporary = path.join(path.dirname(file), `.${path.basename(file)}.tmp`);
   fs.writeFileSync(temporary, content);
@@ -121,7 +121,7 @@ export async function closeBrowser() {
   await shared?.close();
 }
 
-/** Runs a test in a new page. Afterwards the page must have broken no promise. */
+/** Runs a test in a new page. Fails on console errors, exceptions, dialogs, CSP violations and requests to other origins. */
 export async function withPage(host, test, { allowed = [], ...options } = {}) {
   const context = await (await browser()).newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(TIMEOUT);
@@ -133,7 +133,7 @@ export async function withPage(host, test, { allowed = [], ...options } = {}) {
       globalThis.violations.push(`${event.violatedDirective}: ${event.blockedURI} ${event.sample}`);
     });
   });
-  // Nothing outside of the host can be reached, and nothing may ask for it.
+  // Requests to other origins are blocked, and fail the test.
   await context.route(
     (url) => url.origin !== new URL(host.url).origin && url.protocol.startsWith("http"),
     (route) => {

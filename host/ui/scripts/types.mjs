@@ -1,4 +1,4 @@
-// Writes the types of the host's JSON, src/api/wire.ts. With `--check`, fails if they are not those of the host.
+// Writes the types of the host's JSON, src/api/wire.ts. With `--check`, fails if they differ from the types of the host.
 
 import { spawn } from "node:child_process";
 import fs from "node:fs";

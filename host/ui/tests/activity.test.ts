@@ -18,7 +18,7 @@ const names = (events: SessionEvent[], isRunning = true) => {
   return [[...active.agents], [...active.tools]];
 };
 
-test("the root is active until another agent acts or is handed the run", () => {
+test("the root is active until another agent acts or the run is transferred to one", () => {
   expect(names([message])).toEqual([["trip"], []]);
   expect(names([message, event("trip", { text: "" }, { actions: { ...noActions, transferToAgent: "hotel" } })])).toEqual([["hotel"], []]);
 });
@@ -43,7 +43,7 @@ test("a turn begins with a message, not with the answer to a call", () => {
   expect(eventsOfLastTurn([])).toEqual([]);
 });
 
-test("nothing is active in a run that has ended, and what was is past", () => {
+test("nothing is active in a run that has ended, and its agents and tools count as past", () => {
   const events = [message, call("trip", "1"), answer("trip", "1")];
   expect(names(events, false)).toEqual([[], []]);
   const { past } = activityOf(app, events, false);

@@ -4,7 +4,7 @@ import { buildTurns } from "../src/model/conversation";
 import { noActions } from "./events";
 
 describe("audio", () => {
-  it("is the same after it was encoded and decoded, and clipped", () => {
+  it("is the same after encoding and decoding, apart from clipping", () => {
     const samples = decodePcm(encodePcm(Float32Array.from([0, 0.5, -0.5, 2, -2])));
     [0, 0.5, -0.5, 1, -1].forEach((expected, index) => expect(samples[index]).toBeCloseTo(expected, 3));
     expect(encodePcm(Float32Array.from([1]))).toBe("/38=");
@@ -19,7 +19,7 @@ describe("audio", () => {
     expect(resample(new Float32Array(4410), 44_100, 16_000).length).toBe(1600);
   });
 
-  it("has a rate in its type, and a loudness", () => {
+  it("has a rate from its media type, and a loudness", () => {
     expect([rateOf("audio/pcm;rate=16000"), rateOf("audio/pcm"), rateOf("audio/pcm;rate=7")]).toEqual([16_000, 24_000, 24_000]);
     expect([loudness(new Float32Array(4)), loudness(Float32Array.from([1, -1])), loudness(new Float32Array())]).toEqual([0, 1, 0]);
   });

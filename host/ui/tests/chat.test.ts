@@ -38,7 +38,7 @@ describe("a session that cannot be loaded", () => {
     await chat.open(key);
     catalog.error = "The host cannot be reached.";
     expect(chat.loadError).toContain("cannot be reached");
-    // What the catalog has found out already is not asked again.
+    // The state that the catalog already knows is not requested again.
     await vi.advanceTimersByTimeAsync(60_000);
     expect(requests).toBe(1);
     [isOffline, catalog.error] = [false, undefined];
@@ -48,7 +48,7 @@ describe("a session that cannot be loaded", () => {
     expect(requests).toBe(2);
   });
 
-  it("is not asked for again after another one was opened, or if the host does not have it", async () => {
+  it("is not requested again after another one was opened, or if it does not exist", async () => {
     const { chat } = await open();
     await chat.open(key);
     isOffline = false;

@@ -4,7 +4,7 @@ import { stubPage } from "./page";
 const NOW = Date.UTC(2026, 10, 23, 12);
 const encoder = new TextEncoder();
 
-/** What the clock of the host is ahead, in seconds. */
+/** The seconds by which the clock of the host is ahead. */
 let ahead = 0;
 let catalogReads = 0;
 let events: ReadableStreamDefaultController<Uint8Array>;
@@ -68,7 +68,7 @@ describe.each([0, 300, -300])("a host whose clock is %i seconds ahead", (seconds
     stop();
   });
 
-  it("has its failures since the page was opened in the bell, until they are cleared", async () => {
+  it("shows its failures since the page was opened in the tray, until they are cleared", async () => {
     const { tray, stop } = await open();
     const failure = { kind: "fileRejected", name: "dice", path: "dice.wasm", reason: "broken" };
     send(failure, 60);
@@ -85,7 +85,7 @@ describe.each([0, 300, -300])("a host whose clock is %i seconds ahead", (seconds
     stop();
   });
 
-  it("gives ages by its clock", async () => {
+  it("determines ages by its clock", async () => {
     const { catalog, stop } = await open();
     await catalog.refresh();
     expect(Math.abs(catalog.now - hostTime())).toBeLessThan(2);

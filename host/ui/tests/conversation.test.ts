@@ -67,7 +67,7 @@ describe("a conversation", () => {
     expect(buildTurns([ask("x"), cancelled])[0]?.items.map((item) => item.kind)).toEqual(["cancelled"]);
   });
 
-  it("takes answers of people for no message", () => {
+  it("does not show answers of people to calls as messages", () => {
     expect(buildTurns([ask("pay"), consent("f1"), decide("f1", true)])).toHaveLength(1);
   });
 });
@@ -80,7 +80,7 @@ describe("a confirmation", () => {
     expect(openConfirmations(buildTurns([...events, decide("f1", true)]))).toEqual([]);
   });
 
-  it("shows what was decided", () => {
+  it("shows the decision", () => {
     const decision = (confirmed: boolean) => {
       const item = buildTurns([ask("pay"), consent("f1"), decide("f1", confirmed)])[0]?.items[0];
       return item?.kind === "confirmation" && item.decision;

@@ -33,7 +33,7 @@ describe("the form of a request", () => {
     expect([http("Basic"), http("bearer")].map((call) => credentialForm(call, PAGE).kind)).toEqual(["basic", "token"]);
   });
 
-  it("has the URL of a login, which ends in the page unless the host says where", () => {
+  it("has the URL of a login, which ends in the page unless the request has a redirect URI", () => {
     const form = credentialForm(login({ authUri: LOGIN, state: "s1" }), PAGE);
     if (form.kind !== "login") throw new Error(form.kind);
     expect(new URL(form.url).searchParams.getAll("redirect_uri")).toEqual([PAGE]);
@@ -44,7 +44,7 @@ describe("the form of a request", () => {
     expect([other.redirectUri, ...new URL(other.url).searchParams.getAll("redirect_uri")]).toEqual([own, own]);
   });
 
-  it("has no link that runs code, and none for what is unknown", () => {
+  it("has no link for URLs that run code or for unknown schemes", () => {
     const strange = [login({ authUri: "javascript:alert(1)" }), login({ authUri: "x" }), login({}), request({ type: "mutualTLS" })];
     expect(strange.map((call) => credentialForm(call, PAGE).kind)).toEqual(Array(4).fill("unknown"));
     expect(credentialForm({ name: "adk_request_credential" }, PAGE)).toEqual({ kind: "unknown" });
@@ -64,7 +64,7 @@ describe("an answer", () => {
     expect(credential(http("bearer"), "t")).toEqual({ authType: "http", http: bearer });
   });
 
-  it("has the URL or the code of a login, and where it ended", () => {
+  it("has the URL or the code of a login, and its redirect URI", () => {
     const oauth2 = { clientId: "hatchery", authUri: LOGIN, state: "s1" };
     const url = `${PAGE}?code=c&state=s1`;
     const answered = { ...oauth2, redirectUri: PAGE };
@@ -132,7 +132,7 @@ describe("a request in a conversation", () => {
     expect(waiting(answered({ status: "declined" }))).toEqual([]);
   });
 
-  it("shows what became of it", () => {
+  it("shows its outcome", () => {
     const states = ["received", "declined", "ignored"].map((status) => items([answered({ status })])[1].state);
     expect(states).toEqual(["given", "declined", "superseded"]);
     expect(items([event("user", [{ text: "never mind" }])])[1].state).toBe("superseded");
@@ -143,7 +143,7 @@ describe("a request in a conversation", () => {
     expect(tool).toMatchObject({ asksFor: undefined, response: { orders: 2 } });
   });
 
-  it("is a call like another if a model has made it", () => {
+  it("is an ordinary call if a model has made it", () => {
     const made = event("clerk", [{ functionCall: apiKey() }]);
     expect(buildTurns([made])[0]?.items[0]?.kind).toBe("tool");
   });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { isEscape } from "../src/model/keys";
 
-/** A key that is pressed in an element inside of elements with these tags. */
+/** Returns the event of a key that is pressed in an element inside of elements with these tags. */
 function press(more: Partial<KeyboardEvent>, ...tags: string[]): KeyboardEvent {
   const target = { closest: (tag: string) => (tags.includes(tag) ? {} : null) } as unknown as EventTarget;
   return { key: "Escape", defaultPrevented: false, isComposing: false, target, ...more } as KeyboardEvent;

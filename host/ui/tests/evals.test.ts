@@ -4,7 +4,7 @@ import { resultIdsOf } from "../src/model/evals";
 describe("the results of an eval set", () => {
   const ids = ["dice_throws_2_1790000005", "dice_throws_2_1790000004.5", "dice_throws_1790000003.25", "other_throws_1790000002", "dice_throws_1790000001"];
 
-  it("are not those of a set whose name begins with its name", () => {
+  it("leave out those of another set whose name begins with its name", () => {
     expect(resultIdsOf(ids, "dice", "throws")).toEqual(["dice_throws_1790000003.25", "dice_throws_1790000001"]);
     expect(resultIdsOf(ids, "dice", "throws_2")).toEqual(["dice_throws_2_1790000005", "dice_throws_2_1790000004.5"]);
   });

@@ -24,7 +24,7 @@ describe("the event log", () => {
     expect(texts(log)).toEqual(["I think|so"]);
   });
 
-  it("ignores an event that it has, so that a repeated stream doubles nothing", () => {
+  it("ignores an event that it has, so that a repeated stream adds no duplicates", () => {
     const log = EventLog.of([event("a", "one"), event("b", "two")]);
     expect(log.add(event("a", "one"))).toBe(log);
     expect(texts(log.add(event("a", "on", { partial: true })))).toEqual(["one", "two"]);
@@ -35,14 +35,14 @@ describe("the event log", () => {
     expect(EventLog.of([]).add(call).events[0]?.content?.parts).toEqual([]);
   });
 
-  it("replaces what was never stored by the stored events", () => {
+  it("replaces events that were never stored by the stored events", () => {
     const message = localMessage([{ text: "Hi" }], 5);
     const log = EventLog.of([event("old", "old")]).add(message).add(event("cut", "cu", { partial: true, timestamp: 6 }));
     const stored = [event("user", "Hi", { timestamp: 5.1, author: "user" }), event("cut", "cut off", { timestamp: 6 })];
     expect(texts(log.merge(stored))).toEqual(["old", "Hi", "cut off"]);
   });
 
-  it("keeps what arrives while the host is asked for the stored events", () => {
+  it("keeps events that arrive while the stored events are requested", () => {
     const asked = EventLog.of([event("old", "old")]).add(localMessage([{ text: "Hi" }], 5));
     const next = event("next", "The ans", { partial: true, timestamp: 7 });
     const log = asked.add(localMessage([{ text: "And now?" }], 6)).add(next);
@@ -53,7 +53,7 @@ describe("the event log", () => {
     expect(texts(log.merge(both, asked))).toEqual(["old", "Hi", "And now?", "The ans"]);
   });
 
-  it("asks only for events since the last stored one", () => {
+  it("requests only events since the last stored one", () => {
     expect(EventLog.of([]).add(localMessage([], 9)).lastStored).toBeUndefined();
     expect(EventLog.of([event("a", "x", { timestamp: 3 })]).add(localMessage([], 9)).lastStored).toBe(3);
   });

@@ -30,7 +30,7 @@ afterEach(() => {
 });
 
 describe("the stream of host events", () => {
-  it("is connected again after too many requests, when the host allows it", async () => {
+  it("reconnects after too many requests when the host allows it", async () => {
     answer = () => refusal(429, { "Retry-After": "20" });
     const { hostEvents, stop } = await open();
     await vi.advanceTimersByTimeAsync(19_000);
@@ -41,7 +41,7 @@ describe("the stream of host events", () => {
     stop();
   });
 
-  it("is connected again after too many requests without a time", async () => {
+  it("reconnects after too many requests if the host names no time", async () => {
     answer = () => refusal(429);
     const { stop } = await open();
     await vi.advanceTimersByTimeAsync(2000);
@@ -49,7 +49,7 @@ describe("the stream of host events", () => {
     stop();
   });
 
-  it("is not asked for again where it requires a login or does not exist", async () => {
+  it("does not reconnect if it requires a login or does not exist", async () => {
     for (const status of [401, 403, 404]) {
       answer = () => refusal(status);
       requests = [];

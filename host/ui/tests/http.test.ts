@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import type { HostError } from "../src/api/http";
 
-/** What is thrown for an answer of a server. */
+/** Returns the error that is thrown for a response of a server. */
 let failure: (status: number, body: string, statusText?: string) => Promise<HostError>;
 
 beforeAll(async () => {
@@ -19,7 +19,7 @@ beforeAll(async () => {
 const PAGE = "<html>\n<head><title>502 Bad Gateway</title></head></html>";
 
 describe("an error", () => {
-  it("of the host has its code and its words", async () => {
+  it("of the host has its code and its message", async () => {
     const error = await failure(503, JSON.stringify({ code: "OVERLOADED", detail: "Too many runs." }));
     expect([error.code, error.message, error.isOffline]).toEqual(["OVERLOADED", "Too many runs.", false]);
   });
@@ -32,7 +32,7 @@ describe("an error", () => {
     }
   });
 
-  it("of another server is its status, not the source of its page", async () => {
+  it("of another server shows its status, not its HTML", async () => {
     expect((await failure(413, PAGE, "Content Too Large")).message).toBe("The server answered 413 Content Too Large.");
     expect((await failure(404, "no such route")).message).toBe("no such route");
     expect((await failure(404, "", "Not Found")).message).toBe("The server answered 404 Not Found.");

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Latest } from "../src/model/latest";
 
 describe("requests that overtake each other", () => {
-  it("leave the answer to the last one, in whatever order the answers arrive", async () => {
+  it("keep only the response to the latest one, in whatever order the responses arrive", async () => {
     const requests = new Latest();
     const shown: string[] = [];
     const answers: (() => void)[] = [];
@@ -17,14 +17,14 @@ describe("requests that overtake each other", () => {
     expect(shown).toEqual(["second"]);
   });
 
-  it("are dropped when their answers are no longer wanted", () => {
+  it("are dropped when their answers are no longer needed", () => {
     const requests = new Latest();
     const isLast = requests.begin();
     requests.end();
     expect([isLast(), requests.begin()()]).toEqual([false, true]);
   });
 
-  it("are counted apart for each place that shows answers", () => {
+  it("are counted separately for each instance", () => {
     const [one, other] = [new Latest(), new Latest()];
     const isLast = one.begin();
     other.begin();

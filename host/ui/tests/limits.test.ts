@@ -5,7 +5,7 @@ const limits = { memory: 64 << 20, cpuSeconds: 5, wallSeconds: 30, agentWallSeco
 const quantiles = (p99: number, max: number) => ({ p50: p99, p99, max });
 
 describe("the limits of a component", () => {
-  it("have what its calls have used, and say which is tight", () => {
+  it("have the usage of its calls, and whether it is close to the limit", () => {
     const usage = { calls: 9, memory: quantiles(22 << 20, 31 << 20), wallSeconds: quantiles(2.1, 28), limitHits: {} };
     const rows = limitRows({ limits, usage });
     expect(rows.map(({ name, limit, p99, max, isTight }) => [name, limit, p99, max, isTight])).toEqual([

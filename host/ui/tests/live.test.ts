@@ -3,7 +3,7 @@ import { stubPage } from "./page";
 
 const key = { app: "dice", user: "me", session: "s" };
 
-/** The questions of the browser for the microphone, which the person has not answered yet. */
+/** The permission requests for the microphone that the person has not answered yet. */
 let questions: ((isAllowed: boolean) => void)[] = [];
 let openStreams = 0;
 let sockets: FakeSocket[] = [];
@@ -75,7 +75,7 @@ afterEach(() => {
 });
 
 describe("the microphone", () => {
-  it("is asked for once, however often its button is clicked during the question", async () => {
+  it("is requested once, however often its button is clicked before the person has answered", async () => {
     const { live } = await open();
     live.start(key);
     sockets[0]!.onopen();
@@ -88,7 +88,7 @@ describe("the microphone", () => {
     expect([openStreams, live.level]).toEqual([0, undefined]);
   });
 
-  it("can be asked for again after it was refused", async () => {
+  it("can be requested again after a refusal", async () => {
     const { live } = await open();
     live.start(key);
     const refused = live.toggleMicrophone();
@@ -129,7 +129,7 @@ describe("the microphone", () => {
 });
 
 describe("a live conversation without a session", () => {
-  it("says why its session cannot be created", async () => {
+  it("shows why its session cannot be created", async () => {
     const { live, chat } = await open();
     vi.stubGlobal("fetch", async () => Response.json({ code: "QUOTA_EXCEEDED", detail: "The app has its maximum of sessions." }, { status: 429 }));
     const onCreate = vi.fn();
@@ -139,7 +139,7 @@ describe("a live conversation without a session", () => {
     expect(onCreate).not.toHaveBeenCalled();
   });
 
-  it("begins in a new one", async () => {
+  it("begins in a new session", async () => {
     const { live, chat } = await open();
     live.problem = "The live conversation cannot begin: no.";
     const onCreate = vi.fn();

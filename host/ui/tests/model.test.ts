@@ -13,7 +13,7 @@ import { stateScopes } from "../src/model/state";
 import { noActions } from "./events";
 
 describe("server-sent events", () => {
-  it("are the same however the bytes are cut", () => {
+  it("are the same for every division of the bytes into chunks", () => {
     const stream = 'data: {"a":1}\n\n: keep-alive\n\ndata:{"b":"é"}\r\n\r\nevent: x\ndata: {"c":3}\n\n';
     for (let size = 1; size <= stream.length; size += 1) {
       const parser = new SseParser();
@@ -42,7 +42,7 @@ describe("addresses", () => {
     { page: "agents", app: "dice" },
   ];
 
-  it("lead back to their places", () => {
+  it("are parsed to the routes that they were made from", () => {
     for (const route of routes) {
       const url = new URL(formatRoute(route), "http://host/dev-ui/");
       expect(parseRoute(url.pathname.slice("/dev-ui/".length), url.searchParams)).toEqual(route);

@@ -1,6 +1,6 @@
 import { vi } from "vitest";
 
-/** Stands for the parts of a browser that the stores of the page use. */
+/** Mocks the browser APIs that the stores of the page use. */
 export function stubPage(): void {
   const document = { baseURI: "http://localhost/dev-ui/", visibilityState: "visible", querySelector: () => null, documentElement: {} };
   vi.stubGlobal("document", { ...document, addEventListener: () => {}, removeEventListener: () => {} });

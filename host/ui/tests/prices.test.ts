@@ -7,13 +7,13 @@ const prices: Prices = {
   models: { cheap: { input: 1, output: 4 }, cached: { input: 2, cachedInput: 0.5, output: 8 } },
 };
 
-test("tokens cost what the operator pays for a million of them", () => {
+test("the cost of tokens is computed from the prices of a million", () => {
   expect(costOf(prices, "cheap", { input: 500_000, output: 250_000 })).toBe(1.5);
   expect(costOf(prices, "cached", { input: 1_000_000, cached: 400_000, output: 0 })).toBeCloseTo(1.4);
   expect(costOf(prices, "cheap", { input: 1_000_000, cached: 400_000, output: 0 })).toBe(1);
 });
 
-test("a model without a price costs nothing that could be told", () => {
+test("a model without a price has no cost", () => {
   expect(costOf(prices, "other", { input: 1, output: 1 })).toBeUndefined();
   expect(costOf(undefined, "cheap", { input: 1, output: 1 })).toBeUndefined();
   expect(sumCosts([undefined])).toBeUndefined();

@@ -20,7 +20,7 @@ function run(...steps: [author: string, part: Part][]) {
 const text = (author: string, text: string): [string, Part] => [author, { text }];
 const call = (name: string, args: Record<string, number>): [string, Part] => ["dice", { functionCall: { name, args } }];
 
-test("steps are beside each other if both runs did the same, and tell whether its content is equal", () => {
+test("equal steps of both runs are aligned, with whether their contents are equal", () => {
   const one = run(text("user", "Roll"), call("roll_die", { sides: 6 }), text("dice", "You rolled 4."));
   const other = run(text("user", "Roll"), call("roll_die", { sides: 6 }), call("check_prime", { number: 4 }), text("dice", "You rolled 2."));
   const pairs = alignSteps(stepsOfRun(one), stepsOfRun(other));

@@ -32,7 +32,7 @@ describe("a trace", () => {
     span("r", "run", 0, 100, undefined, { "hatchery.time.queue_ns": 10 * MS, "hatchery.time.store_ns": 5 * MS }),
     span("a", "agent", 10, 95, "r"),
     span("m", "model", 20, 50, "a", { "gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 2 }),
-    // Two tools at the same time, one of which is a component that asks another host.
+    // Two tools at the same time; one is a component that sends a request to another host.
     span("t", "tool", 50, 80, "a"),
     span("g", "guest", 55, 80, "t"),
     span("n", "network", 60, 70, "g", { "http.response.status_code": 503 }),
@@ -46,7 +46,7 @@ describe("a trace", () => {
     expect(buildTrace(spans, "e-3")).toBeUndefined();
   });
 
-  it("gives each moment to one share, and the shares add up to the duration", () => {
+  it("divides its duration among the activities without overlap", () => {
     const ms = [...trace.shares].map(([share, time]) => [share, Math.round(time * 1000)]);
     expect(Object.fromEntries(ms)).toEqual({ queue: 10, model: 30, tool: 15, guest: 15, network: 10, host: 20 });
     expect([...trace.shares.values()].reduce((sum, time) => sum + time, 0)).toBeCloseTo(trace.total);
@@ -57,7 +57,7 @@ describe("a trace", () => {
     expect([trace.inputTokens, trace.outputTokens]).toEqual([7, 2]);
   });
 
-  it("has a row for each span, with what matters about it", () => {
+  it("has a row for each span, with its most important attribute", () => {
     const notes = stepsOfTrace(trace).map(({ name, note, failed }) => [name, note, failed]);
     expect(notes).toContainEqual(["scripted", "9 tokens", false]);
     expect(notes).toContainEqual(["network", "HTTP 503", false]);
@@ -86,7 +86,7 @@ describe("a trace", () => {
       ["attempt 2 gemini", "HTTP 200", 2, false],
       ["scripted", "", 1, false],
     ]);
-    // The time of an attempt is that of its call.
+    // An attempt has the time of its call.
     expect(Math.round(retried.shares.get("model")! * 1000)).toBe(90);
   });
 
@@ -150,7 +150,7 @@ describe("a model call", () => {
     expect(counts).toEqual([undefined, 2, 5]);
   });
 
-  it("is nothing if its request is no JSON", () => {
+  it("has no request if it is not JSON", () => {
     expect(call("4")).toBeUndefined();
   });
 });

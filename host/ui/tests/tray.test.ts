@@ -18,7 +18,7 @@ const APP = "apps/shop/users/me/sessions";
 let isOffline = false;
 let answers: unknown[] = [];
 
-/** The host, of which each request is answered at once. */
+/** Returns the response of the mock host to a request. */
 async function answer(url: URL, { body }: RequestInit): Promise<Response> {
   if (isOffline) throw new TypeError("connection refused");
   const path = url.pathname.slice(1);
@@ -78,7 +78,7 @@ describe("calls that wait", () => {
     expect(tray.waiting).toEqual([]);
     const { catalog } = await import("../src/app/catalog.svelte");
     catalog.error = "The host cannot be reached.";
-    // What the catalog has found out already is not asked again.
+    // The state that the catalog already knows is not requested again.
     const request = vi.fn(answer);
     vi.stubGlobal("fetch", request);
     await vi.advanceTimersByTimeAsync(10_000);

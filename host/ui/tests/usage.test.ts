@@ -43,7 +43,7 @@ describe("metrics", () => {
     ]);
   });
 
-  it("are a table in which no name is a formula", () => {
+  it("are exported as CSV without formulas", () => {
     const lines = usageCsv(usage).split("\n");
     expect(lines[0]).toBe("kind,name,calls,errors,seconds,p50,p95,input_tokens,output_tokens");
     expect(lines).toContain(`components,"'=cmd()",5,5,0,,,0,0`);

@@ -55,9 +55,9 @@ fn print(what: &str, mut times: Vec<Duration>, target: Duration) {
 async fn cancel_latency(catalog: &Arc<Catalog>) -> Duration {
     let cx = context(catalog);
     let (spinning, cancel) = (catalog.clone(), cx.invocation.cancel.clone());
-    let before = catalog.components["misbehaver"].running();
+    let before = catalog.components["misbehaver"].running_calls();
     let call = tokio::spawn(async move { call_in(&cx, &spinning, "spin", json!({})).await });
-    while catalog.components["misbehaver"].running() == before {
+    while catalog.components["misbehaver"].running_calls() == before {
         tokio::task::yield_now().await;
     }
     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -118,7 +118,7 @@ async fn main() {
             others.spawn(async move { call_in(&cx, &endless, "spin", json!({})).await });
         }
         let began = Instant::now();
-        while endless.components["misbehaver"].running() < OTHERS {
+        while endless.components["misbehaver"].running_calls() < OTHERS {
             tokio::task::yield_now().await;
         }
         println!("{OTHERS} guests have begun to spin after {:?}", began.elapsed());

@@ -54,7 +54,7 @@ pub struct Catalog {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileStatus {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
     /// Name of the component, or of the app of a `root_agent.yaml`.
     pub name: String,
@@ -202,7 +202,7 @@ pub(crate) struct Sources {
     pub(crate) root_agents: BTreeMap<PathBuf, bool>,
     /// Folders that components may write.
     pub(crate) writable_folders: Vec<PathBuf>,
-    /// Items that YAML agents find before those of components.
+    /// Items of the host, which YAML agents find before items of components.
     pub(crate) native_items: Option<Arc<dyn ItemResolver>>,
     /// Names of native apps.
     pub(crate) native_apps: BTreeSet<String>,

@@ -54,7 +54,7 @@ struct LogLabels {
 }
 
 impl LogLabels {
-    fn of(cx: Option<&CallContext>) -> Self {
+    fn new(cx: Option<&CallContext>) -> Self {
         let span = cx.map(|cx| cx.span().clone()).unwrap_or_default();
         Self { invocation: cx.map(|cx| cx.invocation.clone()), span }
     }
@@ -70,7 +70,7 @@ impl LogLabels {
 
 impl GuestLog {
     pub(crate) fn new(component: Arc<str>, cx: Option<&CallContext>, limits: &Limits) -> Self {
-        let state = State { labels: LogLabels::of(cx), ..State::default() };
+        let state = State { labels: LogLabels::new(cx), ..State::default() };
         Self(Arc::new(GuestLogInner { component, limits: limits.clone(), state: Mutex::new(state) }))
     }
 
@@ -78,7 +78,7 @@ impl GuestLog {
     /// last lines of the call before.
     pub(crate) fn reset(&self, cx: Option<&CallContext>) {
         self.flush();
-        *self.state() = State { labels: LogLabels::of(cx), ..State::default() };
+        *self.state() = State { labels: LogLabels::new(cx), ..State::default() };
     }
 
     /// Writes a line through the guest's `log` import.

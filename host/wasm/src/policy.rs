@@ -90,7 +90,7 @@ pub struct Grants {
     /// The source of the component's random numbers.
     pub random: RandomGrant,
     /// Components that are `private` in `hatchery.yaml`. No pattern of these grants matches their items. Filled in by
-    /// [`Settings::of`](crate::Settings::of).
+    /// [`Settings::for_component`](crate::Settings::for_component).
     #[serde(skip)]
     pub private_components: BTreeSet<String>,
     /// Counters of their uses; clones share them.

@@ -18,7 +18,7 @@ pub struct History {
 
 impl History {
     /// Returns the history of this execution. The history of another one is dropped.
-    pub fn of(cx: &Context, id: &str) -> Result<Self, ToolError> {
+    pub fn load(cx: &Context, id: &str) -> Result<Self, ToolError> {
         let stored: Option<Value> = cx.state(KEY)?;
         let pieces = stored.filter(|stored| stored.get("execution_id").and_then(Value::as_str) == Some(id));
         let pieces = pieces.and_then(|stored| serde_json::from_value(stored.get("code")?.clone()).ok());

@@ -15,7 +15,7 @@ use history::History;
 #[code_executor]
 async fn starlark(input: CodeInput, cx: Context) -> Result<CodeOutput, ToolError> {
     let Some(id) = input.execution_id.clone() else { return Ok(script::run(input, &[])) };
-    let mut history = History::of(&cx, &id)?;
+    let mut history = History::load(&cx, &id)?;
     let code = input.code.clone();
     let output = script::run(input, history.pieces());
     if output.stderr.is_empty() {

@@ -72,7 +72,7 @@ impl Environment {
     }
 
     /// Returns the environment of an evaluation.
-    fn of<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self, LibraryError> {
+    fn from_evaluator<'a>(eval: &Evaluator<'_, 'a, '_>) -> Result<&'a Self, LibraryError> {
         eval.extra.and_then(|environment| environment.downcast_ref()).ok_or(LibraryError::NoEnvironment)
     }
 
@@ -127,7 +127,7 @@ fn mime_type(name: &str) -> &'static str {
 pub fn library(builder: &mut GlobalsBuilder) {
     /// Returns the text of a file.
     fn read_file(#[starlark(require = pos)] name: &str, eval: &mut Evaluator) -> starlark::Result<String> {
-        Ok(Environment::of(eval)?.read(name)?)
+        Ok(Environment::from_evaluator(eval)?.read(name)?)
     }
 
     /// Returns the rows of a CSV file as a list of dicts.
@@ -135,7 +135,7 @@ pub fn library(builder: &mut GlobalsBuilder) {
         #[starlark(require = pos)] name: &str,
         eval: &mut Evaluator<'v, '_, '_>,
     ) -> starlark::Result<Value<'v>> {
-        let text = Environment::of(eval)?.read(name)?;
+        let text = Environment::from_evaluator(eval)?.read(name)?;
         Ok(table::read(&text, eval.heap()).map_err(|source| LibraryError::NoTable { name: name.into(), source })?)
     }
 
@@ -145,7 +145,7 @@ pub fn library(builder: &mut GlobalsBuilder) {
         #[starlark(require = pos)] text: &str,
         eval: &mut Evaluator,
     ) -> starlark::Result<NoneType> {
-        Environment::of(eval)?.write(name, text)?;
+        Environment::from_evaluator(eval)?.write(name, text)?;
         Ok(NoneType)
     }
 

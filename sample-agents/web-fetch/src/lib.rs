@@ -38,7 +38,7 @@ async fn read_page(request: PageRequest) -> Result<Value, ToolError> {
         bytes.append(&mut chunk);
     }
     let source = String::from_utf8_lossy(&bytes);
-    let Page { title, text } = if is_html { Page::of_html(&source) } else { Page::of_text(&source) };
+    let Page { title, text } = if is_html { Page::from_html(&source) } else { Page::from_text(&source) };
     let beginning: String = text.chars().take(request.max_chars).collect();
     let is_cut = beginning.len() < text.len();
     Ok(json!({ "url": response.url(), "title": title, "text": beginning, "is_cut": is_cut }))

@@ -16,7 +16,7 @@ pub struct Page {
 
 impl Page {
     /// Extracts the text of an HTML page.
-    pub fn of_html(source: &str) -> Self {
+    pub fn from_html(source: &str) -> Self {
         let (mut title, mut text, mut rest) = (String::new(), String::new(), source);
         while let Some((before, after)) = rest.split_once('<') {
             text.push_str(before);
@@ -43,7 +43,7 @@ impl Page {
     }
 
     /// Returns a page of plain text, with its first line as the title.
-    pub fn of_text(source: &str) -> Self {
+    pub fn from_text(source: &str) -> Self {
         Self { title: source.lines().map(line).find(|line| !line.is_empty()).unwrap_or_default(), text: line(source) }
     }
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn markup_is_removed_from_a_page() {
-        let page = Page::of_html(
+        let page = Page::from_html(
             "<!doctype html><html><head><TITLE lang=en>A &amp; B</TITLE><style>p { color: red }</style></head>\n\
              <body><!-- <p>old</p> --><h1>Hello</h1>\n<p>1 &lt; 2<script>if (a < b) {}</script></p>öffnen<svg>x</SVG> end</body>",
         );
@@ -87,11 +87,11 @@ mod tests {
 
     #[test]
     fn malformed_markup_is_read_as_far_as_possible() {
-        assert_eq!(Page::of_html("a <b").text, "a");
-        assert_eq!(Page::of_html("a <script>never ends"), Page { title: String::new(), text: "a".into() });
-        assert_eq!(Page::of_html("<title>never ends").title, "never ends");
-        assert_eq!(Page::of_html("<!-- never ends"), Page::default());
-        assert_eq!(Page::of_html("<"), Page::default());
-        assert_eq!(Page::of_text("\n One \n two"), Page { title: "One".into(), text: "One two".into() });
+        assert_eq!(Page::from_html("a <b").text, "a");
+        assert_eq!(Page::from_html("a <script>never ends"), Page { title: String::new(), text: "a".into() });
+        assert_eq!(Page::from_html("<title>never ends").title, "never ends");
+        assert_eq!(Page::from_html("<!-- never ends"), Page::default());
+        assert_eq!(Page::from_html("<"), Page::default());
+        assert_eq!(Page::from_text("\n One \n two"), Page { title: "One".into(), text: "One two".into() });
     }
 }

@@ -1,3 +1,5 @@
+//! HTTP servers of tests.
+
 use axum::Router;
 
 /// Serves the routes on a free port of this machine until the test ends. Returns the URL.

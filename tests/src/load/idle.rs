@@ -51,11 +51,11 @@ pub async fn run(plan: &Plan, mut on_measured: impl FnMut(&IdleSessions)) -> any
         host.wait_for_app(NATIVE.app).await?;
         let process = host.process().context("the host has ended")?;
         let mut clients = try_join_all((0..plan.connections).map(|_| Client::connect(&host.url))).await?;
-        let (empty, mut created) = (Usage::of(process)?, 0);
+        let (empty, mut created) = (Usage::read(process)?, 0);
         for count in COUNTS {
             drive(&mut clients, &scenario, created..count, Turn::First).await?;
             created = count;
-            let usage = Usage::of(process)?;
+            let usage = Usage::read(process)?;
             let times =
                 drive(&mut clients, &scenario, (0..TURNS).map(|turn| turn * STRIDE % count), Turn::Next).await?;
             let idle = IdleSessions {
@@ -93,7 +93,7 @@ async fn drive(
         let mut measured = Vec::new();
         loop {
             let Some(number) = sessions.borrow_mut().next() else { return anyhow::Ok(measured) };
-            let session = SessionName::of(number);
+            let session = SessionName::new(number);
             let answer = match turn {
                 Turn::First => client.pair(scenario, &session).await?,
                 Turn::Next => client.run(scenario, &session).await?,
@@ -104,6 +104,6 @@ async fn drive(
     Ok(try_join_all(loops).await?.into_iter().flatten().collect())
 }
 
-fn latencies(times: &[Times], of: impl Fn(&Times) -> Duration) -> Latencies {
-    Latencies::of(times.iter().map(of).collect())
+fn latencies(times: &[Times], duration: impl Fn(&Times) -> Duration) -> Latencies {
+    Latencies::new(times.iter().map(duration).collect())
 }

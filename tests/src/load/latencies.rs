@@ -18,7 +18,7 @@ pub struct Latencies {
 
 impl Latencies {
     /// Returns the percentiles of some measurements; zero if there are none.
-    pub fn of(mut measured: Vec<Duration>) -> Self {
+    pub fn new(mut measured: Vec<Duration>) -> Self {
         measured.sort_unstable();
         let at = |share: f64| {
             let last = measured.len().saturating_sub(1);
@@ -34,9 +34,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_measurements() {
+    fn percentiles_are_computed_from_the_sorted_measurements() {
         let measured = (0..=100).rev().map(Duration::from_micros).collect();
-        assert_eq!(Latencies::of(measured), Latencies { p50: 50.0, p99: 99.0, max: 100.0 });
-        assert_eq!(Latencies::of(Vec::new()), Latencies { p50: 0.0, p99: 0.0, max: 0.0 });
+        assert_eq!(Latencies::new(measured), Latencies { p50: 50.0, p99: 99.0, max: 100.0 });
+        assert_eq!(Latencies::new(Vec::new()), Latencies { p50: 0.0, p99: 0.0, max: 0.0 });
     }
 }

@@ -68,7 +68,7 @@ pub async fn run(plan: &Plan, mut on_slope: impl FnMut(&Slope)) -> anyhow::Resul
 }
 
 async fn measure(name: &str, url: &str, scenario: &Scenario) -> anyhow::Result<Slope> {
-    let session = SessionName::of(0);
+    let session = SessionName::new(0);
     let mut client = Client::connect(url).await?;
     client.create_session(scenario, &session).await?.map_err(|answer| anyhow!("{name}: {answer}"))?;
     let (mut points, mut turns, started) = (Vec::new(), 0, Instant::now());
@@ -83,7 +83,7 @@ async fn measure(name: &str, url: &str, scenario: &Scenario) -> anyhow::Result<S
             times.extend((turns >= length).then_some(run.end));
             turns += 1;
         }
-        points.push((length, Latencies::of(times)));
+        points.push((length, Latencies::new(times)));
     }
     Ok(Slope { name: name.to_owned(), points })
 }

@@ -13,10 +13,10 @@ use super::SessionName;
 use super::client::Client;
 use super::scenario::{LONG, Scenario, Sessions};
 
-/// Bytes that a reader takes at a time.
-const BITE: usize = 1 << 10;
+/// Bytes that a reader receives at a time.
+const CHUNK: usize = 1 << 10;
 
-/// The time between two bites.
+/// The time between two chunks.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// The receive buffer of a reader, which would take a part of the stream otherwise.
@@ -86,11 +86,11 @@ async fn start_run(url: &str, session: &SessionName) -> anyhow::Result<TcpStream
     Ok(stream)
 }
 
-/// Takes one bite after the other until the stream ends.
+/// Receives one chunk after the other until the stream ends.
 async fn read(mut stream: TcpStream) -> anyhow::Result<()> {
     let mut pauses = tokio::time::interval(PAUSE);
-    let mut bite = [0; BITE];
-    while stream.read(&mut bite).await? > 0 {
+    let mut chunk = [0; CHUNK];
+    while stream.read(&mut chunk).await? > 0 {
         pauses.tick().await;
     }
     Ok(())

@@ -67,7 +67,7 @@ async fn measure(components: usize) -> anyhow::Result<Startup> {
     let before = cpu_time(process)?;
     tokio::time::sleep(IDLE).await;
     let idle_cpu = cpu_time(process)?.saturating_sub(before).as_secs_f64() / IDLE.as_secs_f64();
-    let Usage { memory, anonymous, .. } = Usage::of(process)?;
+    let Usage { memory, anonymous, .. } = Usage::read(process)?;
     let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
     let (listening, first_answer, loaded) = (millis(listening), millis(first_answer), millis(loaded));
     Ok(Startup { components, listening, first_answer, loaded, memory, anonymous, idle_cpu })

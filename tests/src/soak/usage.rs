@@ -29,7 +29,7 @@ impl Usage {
     ///
     /// # Errors
     /// If there is none, or `/proc` cannot be read.
-    pub fn of(process: u32) -> anyhow::Result<Self> {
+    pub fn read(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}");
         let status = fs::read_to_string(format!("{folder}/status")).context("the host's use of memory")?;
         let bytes = |key: &str| {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_usage_of_a_process_is_read() {
-        let own = Usage::of(std::process::id()).unwrap();
+        let own = Usage::read(std::process::id()).unwrap();
         assert!(own.memory > 0 && own.handles > 0, "{own:?}");
     }
 }

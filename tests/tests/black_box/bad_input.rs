@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 async fn serve_samples() -> Result<Host> {
-    Host::serve(&Folder::of_samples()?).await
+    Host::serve(&Folder::with_samples()?).await
 }
 
 /// Sends a body unchanged.
@@ -141,14 +141,14 @@ async fn a_request_from_another_origin_is_refused() -> Result<()> {
 
 #[tokio::test]
 async fn the_variable_of_a_missing_model_key_is_in_the_log_only() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("hosted/root_agent.yaml", "name: hosted\nmodel: gemini-2.5-flash\ninstruction: Answer.\n")?;
     let host = Host::serve(&folder).await?;
     host.create_session("hosted", "s").await?;
     let detail = host.post("/run", &message("hosted", "s", "Hello")).await?.error(502, "MODEL_AUTH")?;
     assert_eq!(detail, "model `gemini-2.5-flash`: the server has no access to it; its log holds the cause");
     host.wait_for_log("no key: set GOOGLE_API_KEY").await?;
-    // In a stream, the error is an event first, for those who show events, and then its own message.
+    // In a stream, the error is first an event, for clients that show events, and then a separate message.
     let events = host.stream("hosted", "s", "Hello", true).await?.collect().await?;
     let [.., event, last] = events.as_slice() else { anyhow::bail!("an event and an error: {events:?}") };
     assert_eq!(event["errorCode"], "MODEL_AUTH", "{event}");

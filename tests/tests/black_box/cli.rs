@@ -43,7 +43,7 @@ pub(crate) async fn hatchery_with(folder: &Path, args: &[&str], variables: &[(&s
 
 #[tokio::test]
 async fn run_sends_one_message_and_prints_the_answer() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["run", ".", "greeter", "--message", "My name is Ada."]).await?;
     ensure!(output.success, "{}", output.stderr);
     assert_eq!(output.stdout, "Nice to meet you, Ada.\nI will know you the next time.\n");
@@ -52,7 +52,7 @@ async fn run_sends_one_message_and_prints_the_answer() -> Result<()> {
 
 #[tokio::test]
 async fn run_writes_events_as_json_when_asked_to() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output =
         hatchery(&folder.served(), &["run", "trip-planner", "--json", "-m", "Plan 3 nights in Lisbon."]).await?;
     ensure!(output.success, "{}", output.stderr);
@@ -66,7 +66,7 @@ async fn run_writes_events_as_json_when_asked_to() -> Result<()> {
 
 #[tokio::test]
 async fn run_reads_one_message_per_line() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("lines.txt", "My name is Ada.\nHello\n")?;
     let mut command = paths::command()?;
     command.args(["run", ".", "greeter"]).current_dir(folder.served());
@@ -99,7 +99,7 @@ async fn an_interrupt_ends_a_chat_over_a_pipe_although_more_lines_follow() -> Re
 
 #[tokio::test]
 async fn the_agents_of_a_parallel_agent_are_shown_once() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["run", ".", "trip-planner", "-m", "Plan 3 nights in Lisbon."]).await?;
     ensure!(output.success, "{}", output.stderr);
     for text in ["Expect sunny weather", "From Casa do Rio", "Fly with Atlantic Air"] {
@@ -110,7 +110,7 @@ async fn the_agents_of_a_parallel_agent_are_shown_once() -> Result<()> {
 
 #[tokio::test]
 async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output =
         hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello", "--config", "hatchery.yaml"]).await?;
     assert!(!output.success);
@@ -187,7 +187,7 @@ async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
 
 #[tokio::test]
 async fn inspect_shows_what_a_component_exports() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["inspect", "dice/dice.wasm"]).await?;
     ensure!(output.success, "{}", output.stderr);
     for word in ["dice", "roll_die", "check_prime", "check_sides"] {
@@ -203,7 +203,7 @@ async fn inspect_shows_what_a_component_exports() -> Result<()> {
 
 #[tokio::test]
 async fn inspect_reports_the_problem_of_a_file() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("bad.wasm", "nonsense")?;
     let output = hatchery(&folder.served(), &["inspect", "bad.wasm"]).await?;
     assert!(!output.success);
@@ -214,7 +214,7 @@ async fn inspect_reports_the_problem_of_a_file() -> Result<()> {
 
 #[tokio::test]
 async fn test_runs_the_conversations_of_the_samples() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     assert!(output.stdout.ends_with("8 passed, 0 failed\n"), "{}", output.stdout);
@@ -223,7 +223,7 @@ async fn test_runs_the_conversations_of_the_samples() -> Result<()> {
 
 #[tokio::test]
 async fn test_fails_if_an_answer_differs_from_the_expected_one() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder
         .write("greeter/conversation.yaml", "app: greeter\nturns:\n  - user: Hello\n    expect: [{text: Goodbye}]\n")?;
     let output = hatchery(&folder.served(), &["test", ".", "--json"]).await?;
@@ -327,7 +327,7 @@ async fn an_unknown_key_of_hatchery_yaml_is_named_with_its_line() -> Result<()> 
 
 #[tokio::test]
 async fn a_port_in_use_is_named() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let host = Host::serve(&folder).await?;
     let port = text_at(&host.announcement, "/address").rsplit(':').next().unwrap_or_default().to_owned();
     let output = hatchery(&folder.served(), &["serve", ".", "--memory", "--port", &port]).await?;
@@ -351,7 +351,7 @@ async fn every_command_has_help() -> Result<()> {
 
 #[tokio::test]
 async fn serve_listens_beyond_loopback_only_with_authentication() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["serve", ".", "--host", "0.0.0.0", "--port", "0"]).await?;
     assert!(!output.success);
     for text in ["the server has no authentication", "- { name: operator, from:", "--allow-unauthenticated"] {

@@ -30,7 +30,7 @@ const TICKER: [(&str, &str); 3] = [
 async fn every_event_sent_before_a_kill_is_stored() -> Result<()> {
     const RUNS: usize = 3;
     const EVENTS: usize = 10;
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     for (name, text) in TICKER {
         folder.write(name, text)?;
     }
@@ -80,7 +80,7 @@ async fn every_event_sent_before_a_kill_is_stored() -> Result<()> {
 
 #[tokio::test]
 async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let host = Host::serve(&folder).await?;
     host.ask("greeter", "s", "My name is Ada.").await?;
     let artifacts = format!("{}/artifacts", hatchery_tests::host::session_path("greeter", "s"));
@@ -100,7 +100,7 @@ async fn sessions_and_artifacts_survive_a_graceful_stop() -> Result<()> {
 /// An app whose model calls the tool of `web-fetch` with these paths at once, in sequence, then says what the
 /// last one answered.
 fn errands(server: &Effects, paths: &[&str], settings: &str) -> Result<Folder> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let port = server.port;
     let origin = format!("http://localhost:{port}");
     folder.write(
@@ -145,7 +145,7 @@ async fn kill_in_the_last_call(
     let host = Host::serve(folder).await?;
     host.create_session("errands", "s").await?;
     let stream = host.stream("errands", "s", "go", false).await?;
-    server.until(calls).await?;
+    server.wait_for_requests(calls).await?;
     host.kill().await?;
     drop(stream);
 
@@ -182,7 +182,7 @@ async fn a_call_that_must_not_be_repeated_is_not_made_again_after_a_kill() -> Re
     let answer = event::parts(&resumed[0]).nth(1).context("the second answer")?;
     let error = event::text_at(answer, "/functionResponse/response/error");
     assert!(error.starts_with("interrupted: the host died during this call, and nobody knows"), "{answer}");
-    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model has been told");
+    assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model gets the error");
     Ok(())
 }
 
@@ -194,7 +194,7 @@ async fn a_frozen_host_makes_no_calls_after_another_one_has_continued_its_run() 
     let (frozen, other) = (Host::serve(&folder).await?, Host::serve(&folder).await?);
     frozen.create_session("errands", "s").await?;
     let stream = frozen.stream("errands", "s", "go", false).await?;
-    server.until(2).await?;
+    server.wait_for_requests(2).await?;
     frozen.signal("-STOP").await?;
     other.post("/run", &resume(&other).await?).await?.json(200)?;
     let counts = BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 2), ("/b".to_owned(), 1)]);
@@ -219,7 +219,7 @@ async fn a_background_run_is_continued_by_the_next_host_after_a_kill() -> Result
     body["background"] = json!(true);
     let accepted = host.post("/run", &body).await?.json(202)?;
     assert_eq!(accepted["background"], true, "{accepted}");
-    server.until(2).await?;
+    server.wait_for_requests(2).await?;
     host.kill().await?;
 
     let host = Host::serve(&folder).await?;

@@ -1,5 +1,5 @@
 //! Generated trees of agents on real hosts that are killed (SIGKILL) before and after their effects, and between
-//! requests: the run goes on on a restarted host, or on another host with the same data folder. The session ends as
+//! requests: the run continues on a restarted host, or on another host with the same data folder. The session ends as
 //! the session of an undisturbed run, and no completed call is made again. The effects are counted by a server of the test.
 //!
 //! `HATCHERY_CRASH_SEEDS` is the least number of trees; by default there are as many as show all kinds of agents and
@@ -36,7 +36,7 @@ struct Kills {
     kills: usize,
 }
 
-/// What happens to a request of a tool.
+/// The action of the test on a tool's request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Action {
     Answer,
@@ -97,7 +97,7 @@ impl Hosts {
         }
     }
 
-    /// Kills the current host, and starts another one in its place while requests go to the next one.
+    /// Kills the current host, and replaces it while requests go to the next one.
     async fn kill(&mut self) -> Result<()> {
         self.host().await?;
         let folder = self.folder.clone();

@@ -24,12 +24,12 @@ fn failing_set() -> Value {
 
 /// Serves the samples with all functions of the developer UI.
 async fn serve_samples() -> Result<Host> {
-    Host::serve(&Folder::of_samples()?).await
+    Host::serve(&Folder::with_samples()?).await
 }
 
 #[tokio::test]
 async fn the_eval_set_of_a_sample_passes_as_often_as_it_is_run() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["eval", "dice", "--runs", "3"]).await?;
     ensure!(output.success, "{}{}", output.stdout, output.stderr);
     let mut lines = output.stdout.lines();
@@ -46,7 +46,7 @@ async fn the_eval_set_of_a_sample_passes_as_often_as_it_is_run() -> Result<()> {
 
 #[tokio::test]
 async fn a_case_that_fails_is_explained_and_ends_with_exit_code_1() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("dice/wrong.evalset.json", failing_set().to_string())?;
     let report = folder.file("report.xml");
     let report_path = report.to_str().context("a path in UTF-8")?;
@@ -79,7 +79,7 @@ async fn the_results_are_printed_even_if_the_report_cannot_be_written() -> Resul
 
 #[tokio::test]
 async fn eval_prints_json_and_runs_single_cases_with_other_criteria() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("strict.json", json!({"criteria": {"response_match_score": 1.0}}).to_string())?;
     let args = ["eval", "dice", "rolls", "--case", "impossible_die", "--test-config", "strict.json", "--json"];
     let output = hatchery(&folder.served(), &args).await?;
@@ -96,7 +96,7 @@ async fn eval_prints_json_and_runs_single_cases_with_other_criteria() -> Result<
 
 #[tokio::test]
 async fn a_case_is_run_in_the_sets_that_have_it() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("dice/wrong.evalset.json", failing_set().to_string())?;
     let output = hatchery(&folder.served(), &["eval", "dice", "--case", "impossible_die", "--json"]).await?;
     ensure!(output.success, "{}", output.stderr);
@@ -112,7 +112,7 @@ async fn a_case_is_run_in_the_sets_that_have_it() -> Result<()> {
 
 #[tokio::test]
 async fn eval_names_what_does_not_exist() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     for (args, message) in [
         (vec!["eval", "dice", "none"], "eval set not found: none; the sets of `dice`: rolls"),
         (vec!["eval", "nobody"], "app `nobody` not found; available: "),

@@ -87,7 +87,7 @@ async fn a_yaml_agent_is_served_once_its_component_is_loaded() -> Result<()> {
 
 #[tokio::test]
 async fn deleting_a_component_affects_no_other() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.put("swap.wasm", swap(Older)?)?;
     let host = Host::serve(&folder).await?;
     host.create_session("swap", "s").await?;

@@ -68,7 +68,7 @@ fn traces(trace: &Path) -> Result<Vec<std::ffi::OsString>> {
 }
 
 #[tokio::test]
-async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()> {
+async fn modules_of_a_project_do_not_replace_modules_of_build_tools() -> Result<()> {
     let (folder, trace, cache) = (Folder::empty()?, tempfile::tempdir()?, tempfile::tempdir()?);
     folder.write("py/pyproject.toml", "[tool.hatchery]\n")?;
     folder.write(
@@ -102,9 +102,12 @@ async fn modules_of_a_project_do_not_replace_those_of_build_tools() -> Result<()
 async fn scripts_of_packages_do_not_run() -> Result<()> {
     let (folder, trace) = (Folder::empty()?, tempfile::tempdir()?);
     let mark = |name: &str| format!("touch '{}'", trace.path().join(name).display());
-    let scripts = |of: &str| {
+    let scripts = |package: &str| {
         let names = ["preinstall", "install", "postinstall", "prepare", "prepublish"];
-        names.map(|name| (name.to_owned(), json!(mark(&format!("{of}-{name}"))))).into_iter().collect::<Map<_, _>>()
+        names
+            .map(|name| (name.to_owned(), json!(mark(&format!("{package}-{name}")))))
+            .into_iter()
+            .collect::<Map<_, _>>()
     };
     let own = json!({
         "name": "js", "type": "module", "hatchery": {}, "scripts": scripts("own"), "dependencies": {"helper": "file:./helper"},
@@ -186,7 +189,7 @@ async fn a_missing_module_is_named_with_the_next_step() -> Result<()> {
 async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("js/package.json", r#"{"type": "module", "hatchery": {}}"#)?;
-    for (source, said) in [
+    for (source, message) in [
         ("const a = 1;\nconst 1b = 2;\n", "index.js:2:8: Syntax error \"b\"\n    const 1b = 2;\n"),
         ("\n\nmissing.method();\n", "(index.js:3:1)"),
         ("import './lib/x.js';\n", "index.js:1:8: Could not resolve \"./lib/x.js\"\n"),
@@ -216,7 +219,7 @@ async fn errors_in_javascript_are_named_with_their_position() -> Result<()> {
     ] {
         folder.write("js/index.js", source)?;
         let Some(built) = build(&folder, "js").await? else { return Ok(()) };
-        assert!(!built.success && built.stderr.contains(said), "{said}: {}", built.stderr);
+        assert!(!built.success && built.stderr.contains(message), "{message}: {}", built.stderr);
     }
     Ok(())
 }

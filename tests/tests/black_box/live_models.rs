@@ -210,7 +210,7 @@ async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() ->
     let session = host.session("voice", "s").await?;
     let stored = session["events"].as_array().context("events")?;
     let summary: Vec<_> =
-        stored.iter().map(|event| (event["author"].as_str().unwrap_or_default(), said(event))).collect();
+        stored.iter().map(|event| (event["author"].as_str().unwrap_or_default(), text_or_tool(event))).collect();
     let expected = [
         ("user", "What time is it?"),
         ("voice", "One moment"),
@@ -220,10 +220,10 @@ async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() ->
         ("user", "Write a poem"),
         ("voice", "Roses are"),
     ];
-    ensure!(summary == expected.map(|(author, said)| (author, said.to_owned())), "{summary:?}");
+    ensure!(summary == expected.map(|(author, text)| (author, text.to_owned())), "{summary:?}");
     ensure!(!session.to_string().contains("inlineData"), "speech is stored: {session}");
 
-    // The next connection continues with what was said, and asks for nothing by itself.
+    // The next connection continues with the conversation, and requests no response by itself.
     let mut again = Live::connect(&host, "voice", "s").await?;
     again.say("Go on").await?;
     let mut model = gemini.accepted().await?;
@@ -235,8 +235,8 @@ async fn a_live_model_hears_speaks_and_calls_tools_and_its_words_are_stored() ->
     Ok(())
 }
 
-/// Returns the words of an event, or the name of the tool that it is about.
-fn said(event: &Value) -> String {
+/// Returns the text of an event, or the name of the tool that it is about.
+fn text_or_tool(event: &Value) -> String {
     let text = event::text(event);
     for transcription in ["inputTranscription", "outputTranscription"] {
         if let Some(text) = event.pointer(&format!("/{transcription}/text")).and_then(Value::as_str) {

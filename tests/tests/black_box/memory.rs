@@ -88,8 +88,9 @@ async fn memory_is_added_listed_searched_and_deleted_beside_a_running_server() -
     let lines = memory(&folder, &["list"]).await?.stdout;
     assert!(lines.starts_with(&format!("app desk  user {USER}  session second  2 entries  newest ")), "{lines}");
     let entries = memory(&folder, &[&["list", "--session", "first"], &whose[..]].concat()).await?.stdout;
-    let said: Vec<_> = entries.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, said)| said).collect();
-    assert_eq!(said, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{entries}");
+    let messages: Vec<_> =
+        entries.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, message)| message).collect();
+    assert_eq!(messages, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{entries}");
 
     let found = memory(&folder, &[&["search", "blue", "rug", "--json"], &whose[..]].concat()).await?.json()?;
     assert_eq!(texts(&found).len(), 2);

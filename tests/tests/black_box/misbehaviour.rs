@@ -88,8 +88,8 @@ async fn run_error(host: &Host, app: &str, first_word: &str, status: u16, code: 
     let answer = host.post("/run", &message(app, "whole", "go")).await?;
     let detail = answer.error(status, code)?;
     let yielded = events_in(&answer.json(status)?)?;
-    let [said, failed] = yielded.as_slice() else { anyhow::bail!("{app}: a word and an error: {yielded:?}") };
-    assert_eq!(event::text(said), first_word);
+    let [first, failed] = yielded.as_slice() else { anyhow::bail!("{app}: a word and an error: {yielded:?}") };
+    assert_eq!(event::text(first), first_word);
     assert_eq!(failed["errorCode"], code, "{failed}");
     assert_eq!(failed["errorMessage"], detail.as_str());
 

@@ -48,7 +48,7 @@ impl HttpsServer {
 async fn serve(listener: TcpListener, tls: TlsAcceptor, heads: Arc<Mutex<Vec<String>>>) -> Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
-        // A client that does not trust the certificate goes away.
+        // A client that does not trust the certificate disconnects.
         let Ok(mut stream) = tls.accept(stream).await else { continue };
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -66,7 +66,7 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, heads: Arc<Mutex<Vec<Str
 
 /// Creates a folder of the samples with grants for the server.
 fn folder(port: u16) -> Result<Folder> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let host = format!("localhost:{port}");
     folder.write(
         "hatchery.yaml",
@@ -140,7 +140,7 @@ async fn a_certificate_that_this_machine_does_not_trust_is_refused() -> Result<(
 
 #[tokio::test]
 async fn a_denial_is_logged_for_the_operator() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     let events = host.ask("web-fetch", "s", "Read https://www.rust-lang.org/").await?;
     let denied = "component `web-fetch` may not send requests to `https://www.rust-lang.org`";
     assert!(event::texts(&events).concat().ends_with(denied), "{events:?}");

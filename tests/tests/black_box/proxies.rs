@@ -145,7 +145,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Each event arrives before the model goes on.
+    /// Each event arrives before the model continues.
     async fn check_stream(&self) -> Result<()> {
         self.create_session("held", "s").await?;
         let mut body = message("held", "s", "Count");

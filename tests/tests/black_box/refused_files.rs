@@ -9,7 +9,7 @@ const ANSWERS: &str = "turns:\n  - reply: \"hi\"\n";
 /// Serves the samples and a broken agent. Checks that the samples work, and returns the reason why the other is not
 /// served.
 async fn rejection_of_agent(files: &[(&str, &str)]) -> Result<String> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("broken/answers.yaml", ANSWERS)?;
     for (name, text) in files {
         folder.write(name, text)?;
@@ -90,7 +90,7 @@ async fn invalid_yaml_is_named_with_its_position() -> Result<()> {
 
 #[tokio::test]
 async fn a_truncated_component_is_distinguished_from_an_invalid_one() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let whole = paths::component("swap")?;
     folder.write("swap.wasm", &whole[..whole.len() - 100])?;
     let reason = rejection_of(&folder, "swap.wasm").await?;
@@ -100,7 +100,7 @@ async fn a_truncated_component_is_distinguished_from_an_invalid_one() -> Result<
 
 #[tokio::test]
 async fn the_error_of_a_core_module_names_the_target_of_components() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("core.wasm", b"\0asm\x01\0\0\0")?;
     let reason = rejection_of(&folder, "core.wasm").await?;
     assert!(reason.contains("component `core` is a core module") && reason.contains("hatchery build"), "{reason}");
@@ -109,7 +109,7 @@ async fn the_error_of_a_core_module_names_the_target_of_components() -> Result<(
 
 #[tokio::test]
 async fn the_error_of_another_contract_names_both_versions() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write("swap.wasm", component_for_contract("9.1.0")?)?;
     let reason = rejection_of(&folder, "swap.wasm").await?;
     assert!(reason.contains("needs `hatchery:agent@9`, but this host offers 0.2"), "{reason}");

@@ -43,7 +43,7 @@ async fn an_agent_finds_a_passage_and_names_its_source_as_the_guide_shows() -> R
 }
 
 #[tokio::test]
-async fn a_folder_outside_of_that_of_the_configuration_is_refused() -> Result<()> {
+async fn a_folder_outside_of_the_folder_of_the_configuration_is_refused() -> Result<()> {
     let folder = guide()?;
     folder.write("hatchery.yaml", "retrieval: {handbook: {folder: ../handbook}}\n")?;
     let error = match Host::serve(&folder).await {
@@ -109,7 +109,7 @@ async fn an_agent_finds_the_newest_artifacts_of_its_user_as_the_guide_shows() ->
 }
 
 #[tokio::test]
-async fn an_index_needs_one_source_and_one_of_artifacts_no_encryption() -> Result<()> {
+async fn an_index_needs_one_source_and_an_index_of_artifacts_excludes_encryption() -> Result<()> {
     let neither = "retrieval.a: set either `folder`, a folder below the folder of hatchery.yaml such as `docs`, or `artifacts: true`";
     for (config, expected) in [
         ("retrieval: {a: {folder: docs, artifacts: true}}\n", neither),

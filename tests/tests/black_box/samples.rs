@@ -18,7 +18,7 @@ async fn compile(folder: &Folder, app: &str) -> Result<()> {
 
 /// Plays all conversations of `sample-agents`. Returns the number of partial events.
 async fn play(route: Route) -> Result<usize> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let mut expected = folder.with_other_languages()?;
     let (has_library, has_notes) = (folder.with_library()?, folder.with_notes()?);
     if let Some(large) = expected.first() {
@@ -81,7 +81,7 @@ async fn every_sample_passes_its_conversation_over_run_live() -> Result<()> {
 
 #[tokio::test]
 async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_session() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     let yesterday = host.ask("concierge", "yesterday", "Where is order 17?").await?;
     assert_eq!(event::texts(&yesterday).concat(), "The help desk says: Order 17 is on its way.");
     let desk = host.session("help-desk", "concierge").await?;
@@ -96,8 +96,8 @@ async fn the_concierge_calls_another_app_and_remembers_its_answer_in_the_next_se
 
 #[tokio::test]
 async fn the_sample_with_a_remote_agent_passes_its_conversation() -> Result<()> {
-    let dealer = Host::serve(&Folder::of_samples()?).await?;
-    let folder = Folder::of_croupier(&dealer.url)?;
+    let dealer = Host::serve(&Folder::with_samples()?).await?;
+    let folder = Folder::with_croupier(&dealer.url)?;
     let host = Host::serve(&folder).await?;
     let conversations = Conversation::find(&folder.served())?;
     ensure!(conversations.len() == 1, "{} conversations", conversations.len());

@@ -58,8 +58,9 @@ async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server(
     assert_eq!((&json["sessions"][1]["id"], &json["sessions"][1]["events"]), (&json!("first"), &json!([])));
 
     let shown = sessions(&folder, &["show", "first"]).await?.stdout;
-    let said: Vec<_> = shown.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, said)| said).collect();
-    assert_eq!(said, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{shown}");
+    let messages: Vec<_> =
+        shown.lines().filter_map(|line| line.split_once("GMT  ")).map(|(_, message)| message).collect();
+    assert_eq!(messages, ["user: The lamp is red", "desk: Noted: The lamp is red"], "{shown}");
     let revisions: Vec<_> =
         shown.lines().filter_map(|line| line.split_once("  ")).map(|(revision, _)| revision).collect();
     assert_eq!(revisions, ["first", "1", "2"], "{shown}");
@@ -134,7 +135,7 @@ async fn a_host_that_stops_moves_the_write_ahead_logs_into_the_databases() -> Re
     Ok(())
 }
 
-/// Returns the deletions of an audit log, with what tells who has deleted.
+/// Returns the deletions of an audit log, with the field that identifies the caller.
 fn deletions(log: &Path) -> Result<Vec<Value>> {
     audited(log, "deletion")
 }
@@ -152,7 +153,7 @@ fn audited(log: &Path, kind: &str) -> Result<Vec<Value>> {
 }
 
 #[tokio::test]
-async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_server() -> Result<()> {
+async fn a_deletion_by_the_command_is_in_the_audit_log_beside_deletions_by_the_server() -> Result<()> {
     let folder = desk()?;
     let data = folder.data();
     let host = Host::serve_with_args(&folder, &[], &["--data-dir".as_ref(), data.as_os_str()]).await?;
@@ -193,7 +194,7 @@ async fn a_deletion_by_the_command_is_in_the_audit_log_beside_those_of_the_serve
 }
 
 #[tokio::test]
-async fn an_import_by_the_command_is_in_the_audit_log_beside_those_of_clients() -> Result<()> {
+async fn an_import_by_the_command_is_in_the_audit_log_beside_imports_by_clients() -> Result<()> {
     let folder = desk()?;
     folder.write_operator_config("server: { allow_import: true }\n")?;
     let (data, config) = (folder.data(), folder.operator_config());

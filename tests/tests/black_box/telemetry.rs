@@ -69,7 +69,7 @@ fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
 
 /// Serves the samples with an exporter and these variables, sends a message to `dice` and stops the host.
 async fn run_and_stop(url: &str, variables: &[(&str, &str)], headers: &[(&str, &str)]) -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let environment: Vec<_> = variables.iter().copied().chain([("OTEL_EXPORTER_OTLP_ENDPOINT", url)]).collect();
     let host = Host::serve_with_environment(&folder, &environment).await?;
     host.create_session("dice", "s1").await?;
@@ -281,7 +281,7 @@ async fn each_attempt_of_a_model_call_is_in_the_trace_and_is_exported() -> Resul
 
 #[tokio::test]
 async fn a_host_does_not_start_with_variables_that_it_cannot_follow() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4317");
     for (variable, value, message) in [
         (
@@ -311,7 +311,7 @@ async fn a_host_does_not_start_with_variables_that_it_cannot_follow() -> Result<
 
 #[tokio::test]
 async fn metrics_count_runs_models_tools_and_components() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("dice", "s1").await?;
     host.run("dice", "s1", "Roll a die with 20 sides").await?;
     let answer = host.get("/metrics").await?;
@@ -365,7 +365,7 @@ async fn a_trace_goes_on_in_the_host_that_is_the_mcp_server() -> Result<()> {
 async fn the_runs_of_an_evaluation_are_exported_with_what_components_log() -> Result<()> {
     let collector = Collector::default();
     let url = collector.start().await;
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let set = json!({
         "eval_set_id": "hello",
         "eval_cases": [{

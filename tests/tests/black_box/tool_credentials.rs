@@ -128,7 +128,7 @@ async fn a_user_logs_in_once_and_nobody_else_sees_the_credentials() -> Result<()
     }
     ensure!(host.stop().await?);
 
-    // The credential is on disk, where nobody can read it.
+    // The credential is on disk, encrypted.
     let files = std::fs::read_dir(folder.file(".hatchery/credentials"))?.collect::<std::io::Result<Vec<_>>>()?;
     let [file] = files.as_slice() else { anyhow::bail!("{} files", files.len()) };
     let bytes = std::fs::read(file.path())?;
@@ -201,8 +201,8 @@ async fn the_model_is_told_that_a_user_declines_the_request_of_a_component() -> 
     let body = json!({"appName": "clerk", "userId": USER, "sessionId": "s1",
         "newMessage": {"role": "user", "parts": [{"functionResponse": response}]}});
     let events = events_of(&host.post("/run", &body).await?.json(200)?)?;
-    let told = event::tool_response(&events, "list_orders")?.to_string();
-    ensure!(told.contains("the user has not granted the credential that `list_orders` needs"), "{told}");
+    let response = event::tool_response(&events, "list_orders")?.to_string();
+    ensure!(response.contains("the user has not granted the credential that `list_orders` needs"), "{response}");
     ensure!(host.stop().await?);
     Ok(())
 }
@@ -213,8 +213,8 @@ async fn a_component_without_a_network_cannot_ask_for_credentials() -> Result<()
     let host = Host::serve(&component_folder(&shop, json!({}))?).await?;
     let events = host.ask("clerk", "s1", "Which orders?").await?;
     ensure!(request(&events).is_none(), "{events:?}");
-    let told = event::tool_response(&events, "list_orders")?.to_string();
-    ensure!(told.contains("component `browser` may not ask the user for credentials"), "{told}");
+    let response = event::tool_response(&events, "list_orders")?.to_string();
+    ensure!(response.contains("component `browser` may not ask the user for credentials"), "{response}");
     ensure!(host.stop().await?);
     Ok(())
 }

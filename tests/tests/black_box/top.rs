@@ -17,7 +17,7 @@ async fn serve() -> Result<Host> {
     Host::serve_with_environment(&folder, &[("OPERATOR_KEY", KEY)]).await
 }
 
-/// Starts a run that does not end. It goes on as long as the connection is open.
+/// Starts a run that lasts as long as its connection is open.
 async fn start_run(host: &Host) -> Result<Socket> {
     let path = hatchery_tests::host::session_path("slow", "s");
     let create = host.request(reqwest::Method::POST, &path).bearer_auth(KEY).json(&json!({}));

@@ -28,7 +28,7 @@ impl Trace {
 
 #[tokio::test]
 async fn the_trace_of_a_run_reaches_into_the_component() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("dice", "s1").await?;
     let events = host.run("dice", "s1", "Roll a die with 20 sides").await?;
     let trace = Trace::read(&host, "dice", "s1").await?;
@@ -71,7 +71,7 @@ async fn the_trace_of_a_run_reaches_into_the_component() -> Result<()> {
 
 #[tokio::test]
 async fn what_a_component_logs_is_on_the_span_of_its_call() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.ask("greeter", "s1", "Hello").await?;
     let trace = Trace::read(&host, "greeter", "s1").await?;
     let logs: Vec<_> = trace.0.iter().filter(|span| span.get("logs").is_some()).collect();
@@ -87,7 +87,7 @@ async fn what_a_component_logs_is_on_the_span_of_its_call() -> Result<()> {
 
 #[tokio::test]
 async fn a_run_continues_the_trace_of_the_request() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("dice", "s1").await?;
     let request = host.request(reqwest::Method::POST, "/run").json(&message("dice", "s1", "Roll a die with 20 sides"));
     let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
@@ -101,7 +101,7 @@ async fn a_run_continues_the_trace_of_the_request() -> Result<()> {
 
 #[tokio::test]
 async fn no_spans_are_kept_if_the_developer_ui_only_reads() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     folder.write_operator_config("server: {dev_ui: read}\n")?;
     let host = Host::serve(&folder).await?;
     host.create_session("dice", "s1").await?;

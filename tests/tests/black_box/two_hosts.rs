@@ -41,7 +41,7 @@ macro_rules! on_shared_sessions {
                 #[tokio::test]
                 async fn $test() -> anyhow::Result<()> {
                     let Some(server) = hatchery_test_services::postgres() else { return Ok(()) };
-                    // A schema of its own.
+                    // A separate schema.
                     super::$test(Some(&format!("{server}?schema={}", stringify!($test)))).await
                 }
             )+

@@ -25,7 +25,7 @@ async fn slow_host(folder: &Folder) -> Result<Host> {
 
 #[tokio::test]
 async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     assert_eq!(
         host.announcement["apps"],
         json!(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"]),
@@ -42,7 +42,7 @@ async fn the_host_announces_where_it_listens_and_what_it_serves() -> Result<()> 
 
 #[tokio::test]
 async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     assert_eq!(
         host.get("/list-apps").await?.json(200)?,
         json!(["concierge", "data-analyst", "dice", "greeter", "help-desk", "trip-planner", "web-fetch"])
@@ -57,7 +57,7 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
 
 #[tokio::test]
 async fn the_root_redirects_to_the_developer_ui() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     let page = host.get("/").await?;
     assert!(page.status == 200 && page.text.contains("<title>Hatchery</title>"), "{}", page.text);
     let (_, script) = page.text.split_once("src=\"./").context("a script")?;
@@ -70,7 +70,7 @@ async fn the_root_redirects_to_the_developer_ui() -> Result<()> {
 
 #[tokio::test]
 async fn sessions_are_created_listed_read_changed_and_deleted() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     let sessions = format!("/apps/greeter/users/{USER}/sessions");
 
     let body = json!({"state": {"mood": "good", "user:name": "Ada"}});
@@ -113,7 +113,7 @@ async fn sessions_are_created_listed_read_changed_and_deleted() -> Result<()> {
 
 #[tokio::test]
 async fn artifacts_are_saved_in_versions_listed_read_and_deleted() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("greeter", "s").await?;
     let artifacts = format!("{}/artifacts", session_path("greeter", "s"));
     let save = async |name: &str, data: &str| {
@@ -140,7 +140,7 @@ async fn artifacts_are_saved_in_versions_listed_read_and_deleted() -> Result<()>
 
 #[tokio::test]
 async fn calls_and_responses_of_tools_are_paired_by_id() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     let events = host.ask("dice", "s", "Throw two dice").await?;
     let ids = |kind: &str| -> Vec<String> {
         let parts = events.iter().flat_map(event::parts).filter_map(|part| part.get(kind));
@@ -161,7 +161,7 @@ async fn calls_and_responses_of_tools_are_paired_by_id() -> Result<()> {
 
 #[tokio::test]
 async fn a_stream_is_one_data_line_per_event_and_nothing_is_null() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("dice", "s").await?;
     let mut body = message("dice", "s", "Roll a die with 20 sides");
     body["streaming"] = json!(true);
@@ -182,7 +182,7 @@ async fn a_stream_is_one_data_line_per_event_and_nothing_is_null() -> Result<()>
 
 #[tokio::test]
 async fn a_client_may_write_snake_case() -> Result<()> {
-    let host = Host::serve(&Folder::of_samples()?).await?;
+    let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("greeter", "s").await?;
     let body = json!({
         "app_name": "greeter", "user_id": USER, "session_id": "s", "new_message": {"parts": [{"text": "Hello"}]},
@@ -230,7 +230,7 @@ async fn a_disconnect_does_not_end_the_run() -> Result<()> {
 
 #[tokio::test]
 async fn sessions_do_not_wait_for_each_other() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let host = slow_host(&folder).await?;
     host.create_session("slow", "s").await?;
     let mut stream = host.stream("slow", "s", "go", true).await?;

@@ -253,7 +253,7 @@ async fn a_confirmation_and_an_answer_continue_a_conversation() -> Result<()> {
     let confirmed = events(&messages["b"])?;
     ensure!(event::tool_response(&confirmed, "roll_die")?.get("result").is_some_and(Value::is_u64), "{confirmed:?}");
     ensure!(event::texts(&confirmed).last().map(String::as_str) == Some("Rolled."), "{confirmed:?}");
-    // The call has its response: another answer is refused, and the connection goes on.
+    // The call has its response: another answer is refused, and the connection stays open.
     let answer = json!({
         "type": "answer", "id": "c", "session": session_of("gambler", "s"), "callId": "no-such-call", "name": "roll_die",
         "response": {"result": 6},

@@ -65,7 +65,7 @@ struct Runner<'a> {
 }
 
 impl Runner<'_> {
-    /// Checks one role. `option` tells the runner how to reach the tested program.
+    /// Checks one role. `option` is the runner's flag for the tested program.
     fn run(&self, role: &str, option: &str, value: &str) -> anyhow::Result<()> {
         let results = self.folder.join("results").join(self.revision).join(role);
         let expected = self.workspace.root.join(format!("tests/conformance/mcp-{}.yaml", self.revision));

@@ -16,7 +16,7 @@ export function markStatements(code, { mappings }) {
 }
 
 /**
- * Returns true if a line of the bundle begins with a place of its own. The further lines of a template literal begin with the last place of the
+ * Returns true if a line of the bundle begins with its own place in a source file. The further lines of a template literal begin with the last place of the
  * line before, if they have any.
  */
 function isStart(group = "") {

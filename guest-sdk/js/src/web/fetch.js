@@ -81,7 +81,7 @@ function bodyOf(body) {
   return [encode(String(body)), isForm ? "application/x-www-form-urlencoded;charset=UTF-8" : "text/plain;charset=UTF-8"];
 }
 
-/** What requests and responses have in common. A body can be read more than once. */
+/** The common base of requests and responses. A body can be read more than once. */
 class Message {
   #bytes;
 

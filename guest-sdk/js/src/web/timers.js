@@ -4,7 +4,7 @@
 const MAX_DELAY = 2 ** 31 - 1;
 
 /**
- * Creates the functions of timers. `sleep` returns a promise that is fulfilled after some milliseconds; it also gets a function that tells
+ * Creates the functions of timers. `sleep` returns a promise that is fulfilled after some milliseconds; it also gets a function that returns
  * whether the timer is still needed. `report` gets errors of callbacks.
  */
 export function createTimers(sleep, report) {
@@ -54,7 +54,7 @@ function namedError(name, message) {
 }
 
 /**
- * Creates AbortController and AbortSignal. `setTimeout` also gets a function that tells whether the timer is still needed, `now` returns
+ * Creates AbortController and AbortSignal. `setTimeout` also gets a function that returns whether the timer is still needed, `now` returns
  * milliseconds.
  */
 export function createAbort(setTimeout, now = () => 0) {

@@ -250,7 +250,7 @@ class ArtifactVersion:
     created_micros: int | None = None
     """When it was saved, in microseconds since 1970; ``None`` if the artifact service does not know it."""
     custom_metadata: dict[str, Any] = field(default_factory=dict)
-    """What it was saved with."""
+    """The metadata that it was saved with."""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 COMPONENT_FAILED = "COMPONENT_FAILED"
-"""The code of errors that have no code of their own."""
+"""The code of errors without a specific code."""
 
 
 class Error(Exception):

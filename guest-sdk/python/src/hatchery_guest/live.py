@@ -53,7 +53,7 @@ class Transcription:
     finished: bool = False
     """Whether the utterance is over."""
     of_input: bool = False
-    """Whether the user has said it, and not the model."""
+    """True for speech of the user, False for speech of the model."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-//! `#[agent]`.
+//! Expansion of the attribute `#[agent]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -79,7 +79,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     check(&function.sig, "custom agent")?;
     let mut passed = Vec::new();
     for parameter in parameters(&function.sig)? {
-        if !parameter.is("AgentContext") {
+        if !parameter.has_type("AgentContext") {
             return Err(Error::new_spanned(
                 parameter.ty,
                 "a custom agent takes no parameters except an `AgentContext`",

@@ -1,4 +1,4 @@
-//! `#[callback]`.
+//! Expansion of the attribute `#[callback]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
@@ -16,7 +16,7 @@ pub struct Options {
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let ident: Ident = input.parse().map_err(|error| Error::new(error.span(), points()))?;
-        let point = HookPoint::of_callback(&ident).ok_or_else(|| Error::new_spanned(&ident, points()))?;
+        let point = HookPoint::find_callback(&ident).ok_or_else(|| Error::new_spanned(&ident, points()))?;
         crate::function::skip_comma(input)?;
         Ok(Self { point, name: NameOption::parse("callback", input)? })
     }

@@ -65,7 +65,7 @@ pub struct Parameter<'a> {
 
 impl Parameter<'_> {
     /// Returns true if the type's name is `name`.
-    pub fn is(&self, name: &str) -> bool {
+    pub fn has_type(&self, name: &str) -> bool {
         last_name(self.ty).is_some_and(|last| last == name)
     }
 }

@@ -1,4 +1,4 @@
-//! `#[plugin]`.
+//! Expansion of the attribute `#[plugin]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -19,8 +19,11 @@ impl Parse for Options {
 }
 
 pub fn expand(options: Options, hooks: ItemImpl) -> Result<TokenStream> {
-    if let Some((_, of, _)) = &hooks.trait_ {
-        return Err(Error::new_spanned(of, "the hooks of a plugin are in an `impl` of its type, without a trait"));
+    if let Some((_, trait_path, _)) = &hooks.trait_ {
+        return Err(Error::new_spanned(
+            trait_path,
+            "the hooks of a plugin are in an `impl` of its type, without a trait",
+        ));
     }
     if !hooks.generics.params.is_empty() {
         return Err(Error::new_spanned(&hooks.generics, "a plugin cannot be generic"));
@@ -48,7 +51,7 @@ fn hook(item: &ImplItem, ty: &syn::Type) -> Result<TokenStream> {
         return Err(Error::new_spanned(item, "this `impl` may contain only hooks; move other items to another `impl`"));
     };
     let ident = &sig.ident;
-    let Some(point) = HookPoint::of_plugin(ident) else {
+    let Some(point) = HookPoint::find_plugin_hook(ident) else {
         let message = format!(
             "`{ident}` is not a hook; hooks are {}; move other functions to another `impl`",
             HookPoint::plugin_names()

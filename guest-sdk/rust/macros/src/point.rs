@@ -72,12 +72,12 @@ const RUNS: [HookPoint; 6] = [
 
 impl HookPoint {
     /// Returns the point of a callback.
-    pub fn of_callback(ident: &Ident) -> Option<Self> {
+    pub fn find_callback(ident: &Ident) -> Option<Self> {
         CALLBACKS.into_iter().find(|point| ident == point.name)
     }
 
     /// Returns the point of a plugin's hook.
-    pub fn of_plugin(ident: &Ident) -> Option<Self> {
+    pub fn find_plugin_hook(ident: &Ident) -> Option<Self> {
         RUNS.into_iter().chain(CALLBACKS).find(|point| ident == point.name)
     }
 
@@ -125,7 +125,7 @@ impl HookPoint {
         let mut inputs: Vec<Parameter<'_>> = Vec::new();
         let mut passed = Vec::new();
         for parameter in parameters(signature)? {
-            if parameter.is("CallbackContext") {
+            if parameter.has_type("CallbackContext") {
                 passed.push(parameter.passing.pass(&quote!(cx)));
             } else {
                 passed.push(names.get(inputs.len()).map(|name| parameter.passing.pass(name)).unwrap_or_default());

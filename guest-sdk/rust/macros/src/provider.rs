@@ -67,9 +67,9 @@ impl Kind {
         let (mut inputs, mut sinks) = (0, 0);
         let mut passed = Vec::new();
         for parameter in parameters(&function.sig)? {
-            let value = if parameter.is("Context") {
+            let value = if parameter.has_type("Context") {
                 quote!(cx)
-            } else if self.sink.is_some_and(|sink| parameter.is(sink)) {
+            } else if self.sink.is_some_and(|sink| parameter.has_type(sink)) {
                 sinks += 1;
                 quote!(answer)
             } else {

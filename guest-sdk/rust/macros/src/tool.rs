@@ -1,4 +1,4 @@
-//! `#[tool]`.
+//! Expansion of the attribute `#[tool]`.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -48,7 +48,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let mut arguments = None;
     let mut passed = Vec::new();
     for parameter in parameters(&function.sig)? {
-        if parameter.is("ToolContext") {
+        if parameter.has_type("ToolContext") {
             passed.push(parameter.passing.pass(&quote!(cx)));
         } else if arguments.is_some() {
             return Err(Error::new_spanned(

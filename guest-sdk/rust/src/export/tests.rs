@@ -137,7 +137,7 @@ impl ExportList<AnyCallback> for Component {
 
 impl ExportList<AnyPlugin> for Component {
     fn items() -> Vec<AnyPlugin> {
-        vec![AnyPlugin::of::<RunCounter>()]
+        vec![AnyPlugin::for_plugin::<RunCounter>()]
     }
 }
 
@@ -282,8 +282,8 @@ fn a_plugin_lists_only_its_hooks() {
 #[test]
 fn a_hook_changes_replaces_or_keeps_its_argument() {
     let name = || String::from("run_counter");
-    let said = block_on(Component::on_user_message(name(), Content::user("Hi").into())).unwrap().unwrap();
-    assert_eq!(Content::try_from(said).unwrap().text(), "Hi!");
+    let changed = block_on(Component::on_user_message(name(), Content::user("Hi").into())).unwrap().unwrap();
+    assert_eq!(Content::try_from(changed).unwrap().text(), "Hi!");
     let answer = block_on(Component::before_run(name())).unwrap().unwrap();
     assert_eq!(Content::try_from(answer).unwrap().text(), "closed");
     let partial = Event { partial: true, ..Event::default() };
@@ -328,8 +328,8 @@ fn a_provider_returns_examples_for_a_query() {
     assert_eq!(<Component as examples::Guest>::describe(), ["all-sums"]);
     let chosen = block_on(Component::examples("all-sums".into(), "2 + 2".into())).unwrap();
     assert_eq!(Content::try_from(chosen[0].input.clone()).unwrap(), Content::user("2 + 2"));
-    let said: Vec<_> = chosen[0].output.iter().map(|said| Content::try_from(said.clone()).unwrap()).collect();
-    assert_eq!(said, [Content::model("4"), Content::user("Thanks")]);
+    let output: Vec<_> = chosen[0].output.iter().map(|content| Content::try_from(content.clone()).unwrap()).collect();
+    assert_eq!(output, [Content::model("4"), Content::user("Thanks")]);
     let error = block_on(Component::examples("sums".into(), "2 + 2".into())).unwrap_err();
     assert_eq!(error.message, "this component has no example provider `sums`");
 }

@@ -24,7 +24,7 @@ use crate::error::Error;
 const CHUNK_SIZE: u64 = 64 * 1024;
 
 pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
-    let request = outgoing(&call)?;
+    let request = outgoing_request(&call)?;
     let body = if call.body.is_empty() {
         None
     } else {
@@ -41,7 +41,7 @@ pub(super) async fn exchange(call: Call<'_>) -> Result<Reply, Error> {
     Ok(Reply { status, headers, body: Body { stream, _body: body, _response: response } })
 }
 
-fn outgoing(call: &Call<'_>) -> Result<OutgoingRequest, Error> {
+fn outgoing_request(call: &Call<'_>) -> Result<OutgoingRequest, Error> {
     let headers = Fields::new();
     let append = |name: &str, value: &[u8]| {
         headers.append(name, value).map_err(|error| http_error(format!("the header `{name}` cannot be set: {error}")))

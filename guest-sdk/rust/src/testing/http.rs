@@ -13,7 +13,7 @@ pub struct HttpRequest {
     pub url: String,
     /// Header names in lower case with their values. Headers that a host adds, such as secrets, are not included.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// The body.
+    /// The body of the request.
     pub body: Vec<u8>,
     /// The timeout that the code has set.
     pub timeout: Option<Duration>,

@@ -96,7 +96,7 @@ impl Scope {
     ///
     /// # Errors
     /// See [`Scope::current`]; also in the call of a model.
-    pub(super) fn of_session() -> Result<Self, Error> {
+    pub(super) fn for_session() -> Result<Self, Error> {
         let scope = Self::current()?;
         match scope.call.caller {
             Caller::Model => Err(Error::new("NO_SESSION", "there is no session in a call of a component's model")),
@@ -107,9 +107,9 @@ impl Scope {
     /// Returns the scope of code that makes a change.
     ///
     /// # Errors
-    /// See [`Scope::of_session`]; also in the computation of an instruction.
-    pub(super) fn of_change() -> Result<Self, Error> {
-        let scope = Self::of_session()?;
+    /// See [`Scope::for_session`]; also in the computation of an instruction.
+    pub(super) fn for_change() -> Result<Self, Error> {
+        let scope = Self::for_session()?;
         match scope.call.caller {
             Caller::Instruction => {
                 let message = "an instruction only reads: make this change in a tool, a callback or an agent";

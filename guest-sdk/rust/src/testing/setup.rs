@@ -200,7 +200,7 @@ impl Host {
         self.with(|world| world.info.is_resumable = is_resumable)
     }
 
-    /// Sets the rest of the budgets of the run.
+    /// Sets the remaining limits of the run.
     pub fn remaining(self, remaining: RemainingLimits) -> Self {
         self.with(|world| world.info.remaining = remaining)
     }

@@ -119,7 +119,7 @@ fn hosts_of_other_threads_are_separate() {
     assert_eq!(rolled, [1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
-/// Asks another tool, which asks it of its own host.
+/// Calls another tool and stores its result in the state.
 #[tool]
 async fn ask(cx: ToolContext) -> Result<u32, ToolError> {
     let rolled: u32 = cx.call_tool("roll_die", &json!({ "sides": 4 })).await?;
@@ -152,8 +152,8 @@ async fn parrot(request: LlmRequest, answer: Answer, cx: Context) -> Result<(), 
 fn a_model_returns_its_partial_responses_and_has_no_session() {
     let host = Host::new().config("farewell", " bye");
     let pieces = host.stream(parrot, LlmRequest::new("", "hello you"));
-    let said: Vec<_> = pieces.iter().flatten().map(|piece| piece.text_content()).collect();
-    assert_eq!(said, ["hello ", "you", " bye"]);
+    let texts: Vec<_> = pieces.iter().flatten().map(|piece| piece.text_content()).collect();
+    assert_eq!(texts, ["hello ", "you", " bye"]);
     let error = Error::new("NO_SESSION", "there is no session in a call of a component's model");
     assert_eq!(pieces.last(), Some(&Err(error.clone())));
     assert_eq!(host.answer(parrot, LlmRequest::new("", "hello")), Err(error));
@@ -187,8 +187,8 @@ fn a_code_executor_runs_code() {
 
 #[summarizer]
 async fn minutes(events: Vec<Event>, cx: Context) -> Result<Option<Content>, Error> {
-    let said: Vec<String> = events.iter().map(Event::text_content).collect();
-    Ok(cx.generate(LlmRequest::new("small", said.join(" "))).await?.content)
+    let texts: Vec<String> = events.iter().map(Event::text_content).collect();
+    Ok(cx.generate(LlmRequest::new("small", texts.join(" "))).await?.content)
 }
 
 #[test]

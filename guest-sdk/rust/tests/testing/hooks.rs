@@ -28,7 +28,7 @@ async fn console(error: Error) -> Result<Option<Content>, Error> {
 }
 
 #[test]
-fn callbacks_around_agents() {
+fn callbacks_run_around_agents() {
     let host = Host::new();
     assert_eq!(host.before_agent(greet), Ok(None));
     assert_eq!(host.state("name", "Ada").before_agent(greet), Ok(Some(Content::model("Hello Ada"))));

@@ -36,8 +36,8 @@ fn a_redirect_is_followed_by_a_request_of_its_own() {
     });
     assert_eq!(host.call(order, ()), Ok(json!(false)));
     let sent: Vec<_> = host.http_requests().into_iter().map(|request| (request.method, request.url)).collect();
-    let of = |method: &str, url: &str| (method.to_owned(), url.to_owned());
-    assert_eq!(sent, [of("POST", "https://shop.example/orders"), of("GET", "https://other.example/new")]);
+    let request = |method: &str, url: &str| (method.to_owned(), url.to_owned());
+    assert_eq!(sent, [request("POST", "https://shop.example/orders"), request("GET", "https://other.example/new")]);
 }
 
 #[test]

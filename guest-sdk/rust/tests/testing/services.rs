@@ -99,7 +99,7 @@ fn the_error_without_a_user_message_says_what_to_add() {
 }
 
 #[test]
-fn the_run_is_that_of_the_agent() {
+fn the_info_of_a_run_names_its_app_and_its_agent() {
     in_host!(Host::new().app("shop"), async |cx| {
         let RunInfo { app, agent, function_call_id, .. } = cx.info()?;
         assert_eq!((app.as_str(), agent.as_str(), function_call_id), ("shop", "code", None));

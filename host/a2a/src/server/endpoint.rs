@@ -49,7 +49,7 @@ impl A2aEndpoint {
     /// app. The client's sessions belong to the user of a [`ClientScope`] among the extensions of the request.
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
         let user = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
-        let service = &self.service.of_client(Client { user, base_url: self.base_url(request.headers()) });
+        let service = &self.service.for_client(Client { user, base_url: self.base_url(request.headers()) });
         let is_adk = app == ADK_APP && path == ADK_PATH;
         let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
         let (parts, body) = request.into_parts();
@@ -62,7 +62,7 @@ impl A2aEndpoint {
         })
     }
 
-    /// Ends the streams of tasks that wait for their clients, which have no end of their own.
+    /// Ends the streams of tasks that wait for their clients, which would not end by themselves.
     pub fn close(&self) {
         self.service.0.task_changes.close();
     }

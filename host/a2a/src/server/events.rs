@@ -76,7 +76,7 @@ pub(super) fn artifact(event: &Event) -> Option<Artifact> {
     })
 }
 
-/// Returns an answer whose agent wants it to be a message. `None` for other events.
+/// Returns an answer that its agent has marked to be sent as a message. `None` for other events.
 pub(super) fn message(event: &Event, task: &TaskId) -> Option<Message> {
     let is_message = event.custom_metadata.as_ref()?.get(MESSAGE_KEY) == Some(&Value::Bool(true));
     let artifact = artifact(event).filter(|_| is_message)?;

@@ -43,7 +43,7 @@ impl A2aService {
         }
         if let Some(state) = request.state {
             if state.is_interrupted() {
-                // Only the events tell whether a task waits for input or for authorization.
+                // Only the events show whether a task waits for input or for authorization.
                 found.retain(|task| task.state().is_interrupted());
                 tasks::read_events(&self.0.runner, &mut found).await?;
             }
@@ -75,7 +75,7 @@ impl A2aService {
         loop {
             let page = service.list(&session, from, PAGE_RUNS).await?;
             for run in page.runs {
-                let Some(id) = TaskId::of_run(&run.id, context, self.1.user.clone()) else { continue };
+                let Some(id) = TaskId::from_run(&run.id, context, self.1.user.clone()) else { continue };
                 let (_, runs) = found.entry(id.run(1)).or_insert_with(|| (id, Vec::new()));
                 runs.push(StoredRun { request: None, ..run });
             }

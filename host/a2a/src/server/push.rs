@@ -319,8 +319,8 @@ impl PushSender {
         else {
             return Ok(());
         };
-        let told = notified.iter().filter(|(id, config)| configs.get(*id) == Some(*config));
-        reports.extend(told.map(|(id, _)| (id.clone(), time)));
+        let current = notified.iter().filter(|(id, config)| configs.get(*id) == Some(*config));
+        reports.extend(current.map(|(id, _)| (id.clone(), time)));
         let mut changes = JsonMap::from_iter(report_changes(&reports));
         changes.insert("delivered".into(), stored.revision.into());
         self.write(key, changes).await
@@ -342,7 +342,7 @@ impl PushSender {
     /// state changes.
     ///
     /// # Errors
-    /// Those of the session service, and if this host sends no notifications any more.
+    /// The errors of the session service, and an error if this host sends no notifications any more.
     async fn notify(&self, app: &str, task: &TaskId, configs: &Configs, update: Update) -> Result<(), A2aError> {
         let (delivery, mut deliveries) = (self.delivery()?, Vec::new());
         for config in configs.values() {

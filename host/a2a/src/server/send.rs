@@ -142,7 +142,7 @@ impl A2aService {
         let content = input::content(request.message, &[])?;
         let task = match context {
             // The same message in the same context is a repeated request.
-            Some(context) => TaskId::of_message(context, &content, self.1.user.clone()),
+            Some(context) => TaskId::for_message(context, &content, self.1.user.clone()),
             None => TaskId::new(Uuid::new_v4().to_string(), self.1.user.clone()),
         };
         let _guard = self.0.task_locks.lock(&task.to_string()).await;

@@ -141,7 +141,7 @@ impl Source {
     /// Waits until a task continues, and returns the events since then. `None` if the server is stopping.
     async fn continuation(&mut self, paused: StoredTask) -> Result<Option<Events>, A2aError> {
         let service = self.service.clone();
-        let change = service.0.task_changes.of(&paused.id.to_string());
+        let change = service.0.task_changes.notifier(&paused.id.to_string());
         loop {
             let mut changed = pin!(change.notified());
             // Before the task is read, so that no change is missed.

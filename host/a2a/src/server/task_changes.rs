@@ -16,7 +16,7 @@ pub(super) struct TaskChanges {
 
 impl TaskChanges {
     /// Returns the notifier of a task, which is notified when one of its runs is added or cancelled.
-    pub(super) fn of(&self, task: &str) -> Arc<Notify> {
+    pub(super) fn notifier(&self, task: &str) -> Arc<Notify> {
         let mut notifiers = self.notifiers.lock_unpoisoned();
         notifiers.retain(|_, change| change.strong_count() > 0);
         let known = notifiers.get(task).and_then(Weak::upgrade);

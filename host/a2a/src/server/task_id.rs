@@ -34,9 +34,9 @@ impl TaskId {
         Self { uuid: Uuid::new_v4(), context, user }
     }
 
-    /// Returns the id of the task that a message begins in a context that its client has chosen. It is always the same
-    /// for the same message, whose id the content has.
-    pub(super) fn of_message(context: String, content: &Content, user: Option<Arc<str>>) -> Self {
+    /// Returns the id of the task that a message begins in a context that its client has chosen. The same message, whose
+    /// id is part of the content, always begins the same task.
+    pub(super) fn for_message(context: String, content: &Content, user: Option<Arc<str>>) -> Self {
         // Contents consist of texts and JSON, so writing them cannot fail.
         let content = serde_json::to_vec(content).unwrap_or_default();
         let mut hash = Sha256::new().chain_update(&context).chain_update([0_u8]).chain_update(&content);
@@ -59,7 +59,7 @@ impl TaskId {
     }
 
     /// Returns the id of the task that a run belongs to. `None` if it does not belong to one.
-    pub(super) fn of_run(run: &str, context: &str, user: Option<Arc<str>>) -> Option<Self> {
+    pub(super) fn from_run(run: &str, context: &str, user: Option<Arc<str>>) -> Option<Self> {
         let uuid = run.strip_prefix(RUN_PREFIX)?.split('.').next()?;
         Some(Self { uuid: Uuid::try_parse(uuid).ok()?, context: context.to_owned(), user })
     }
@@ -87,7 +87,7 @@ pub fn is_reserved_user(id: &str) -> bool {
     id == HOST_USER || id.starts_with(USER_PREFIX)
 }
 
-/// Returns the session of a context: of the client's user, or of one that stands for the context.
+/// Returns the session of a context: of the client's user, or of a user made from the context id.
 pub(super) fn session(app: &str, context: &str, user: Option<&Arc<str>>) -> SessionKey {
     let user = user.cloned().unwrap_or_else(|| format!("{USER_PREFIX}{context}").into());
     SessionKey::new(app, user, context)
@@ -114,7 +114,7 @@ mod tests {
             id.session("app").check().unwrap();
             hatchery_core::IdKind::Session.check(&text).unwrap();
             for number in [1, 2, 12] {
-                assert_eq!(TaskId::of_run(&id.run(number), context, None), Some(id.clone()));
+                assert_eq!(TaskId::from_run(&id.run(number), context, None), Some(id.clone()));
             }
             assert_ne!(id.run(1), id.run(2));
         }
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn the_id_of_a_message_depends_on_its_context_and_content() {
-        let id = |context: &str, text: &str| TaskId::of_message(context.into(), &Content::user(text), None);
+        let id = |context: &str, text: &str| TaskId::for_message(context.into(), &Content::user(text), None);
         assert_eq!(id("c", "hi"), id("c", "hi"));
         assert!(id("c", "hi") != id("d", "hi") && id("c", "hi") != id("c", "ho"));
         assert_eq!(TaskId::parse(&id("c", "hi").to_string(), None), Some(id("c", "hi")));
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_same_message_of_two_users_begins_two_tasks() {
-        let id = |user: &str| TaskId::of_message("c".into(), &Content::user("hi"), Some(user.into()));
+        let id = |user: &str| TaskId::for_message("c".into(), &Content::user("hi"), Some(user.into()));
         assert_eq!(id("alice"), id("alice"));
         assert_ne!(id("alice").to_string(), id("bob").to_string());
     }
@@ -149,6 +149,6 @@ mod tests {
             assert_eq!(TaskId::parse(text, None), None, "{text}");
         }
         assert!(!is_context(" ") && !is_context("a\n") && !is_context(&"x".repeat(MAX_CONTEXT_BYTES + 1)));
-        assert_eq!(TaskId::of_run("e-1", "c", None), None);
+        assert_eq!(TaskId::from_run("e-1", "c", None), None);
     }
 }

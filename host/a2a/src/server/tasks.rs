@@ -45,7 +45,7 @@ pub(super) fn run_service(runner: &Runner) -> Result<&dyn RunService, A2aError> 
 /// Reads the events of tasks of one session, in one pass.
 ///
 /// # Errors
-/// Those of the session service.
+/// The errors of the session service.
 pub(super) async fn read_events(runner: &Runner, tasks: &mut [StoredTask]) -> Result<(), A2aError> {
     let Some(session) = tasks.first().map(|task| task.session.clone()) else { return Ok(()) };
     let mut owners = HashMap::new();
@@ -215,7 +215,8 @@ impl StoredTask {
         TaskStatus { state, message, timestamp: last.map(|run| run.updated) }
     }
 
-    /// Returns the only event of a run that has ended, if its agent wants it to be a message instead of a task.
+    /// Returns the only event of a run that has ended, if its agent has marked it to be sent as a message instead of a
+    /// task.
     pub(super) fn message(&self) -> Option<Message> {
         let [StoredRun { state: RunState::Done, .. }] = self.runs.as_slice() else { return None };
         let mut answers = self.events.iter().filter(|event| event.author != USER_AUTHOR && event.content.is_some());

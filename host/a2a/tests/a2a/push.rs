@@ -83,7 +83,7 @@ async fn the_texts_of_a_configuration_have_limits() {
 }
 
 #[tokio::test]
-async fn a_task_that_has_ended_keeps_no_configuration_but_those_that_are_set_afterwards() {
+async fn an_ended_task_keeps_only_configurations_that_are_set_after_its_end() {
     let (url, mut received) = webhook().await;
     let server = Server::new(options(PushLimits::default()));
     let secret = json!({"scheme": "Bearer", "credentials": "secret"});
@@ -197,7 +197,7 @@ async fn a_task_under_way_sends_each_notification_once_after_the_policy_has_chan
     let server = Server::new(options(PushLimits::default()));
     waiting(&server, &url).await;
     server.service.reconfigure(options(PushLimits::default()).settings, true);
-    // What continues the tasks is a task of its own.
+    // A background task continues them.
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }

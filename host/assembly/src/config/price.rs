@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_prices_but_those_of_the_file() {
+    fn only_models_in_the_file_have_prices() {
         assert!(parse("").unwrap().models.is_empty());
         let prices =
             parse("prices: {currency: EUR, models: {m: {input: 1, cached_input: 0.25, output: 4.5}}}").unwrap();

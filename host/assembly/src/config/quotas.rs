@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn quotas_of_an_app_override_the_defaults_of_all_apps_and_those_the_built_in_ones() {
+    fn quotas_of_an_app_override_the_defaults_of_all_apps_which_override_the_built_in_quotas() {
         let config = parse(
             "quotas: {delta_keys: 10, user_bytes: 2 GiB}\napp_defaults: {quotas: {session_events: 5}}\n\
              apps: {dice: {quotas: {delta_keys: 0, session_events: 7}}, trip: {max_events: 3}}\n",
         );
         let quotas = config.unwrap().app_quotas();
         let values = |app: &str| {
-            let quotas = quotas.of(app);
+            let quotas = quotas.for_app(app);
             [Quota::DeltaKeys, Quota::SessionEvents, Quota::UserBytes, Quota::DeltaBytes].map(|quota| quotas.get(quota))
         };
         assert_eq!(values("trip"), [10, 5, 2 << 30, 1 << 20]);

@@ -71,7 +71,7 @@ impl HostBuilder {
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
         self.config_source(
-            ConfigSource::new(folder).with_trust_store(TrustStore::of_user(|name| std::env::var_os(name))),
+            ConfigSource::new(folder).with_trust_store(TrustStore::for_user(|name| std::env::var_os(name))),
         )
     }
 

@@ -346,7 +346,7 @@ impl LiveConfig {
         let (parts, settings) = (&self.parts, component_settings(config));
         let sandbox = parts.items.sandbox.load_full();
         let next = sandbox.as_ref().as_ref().map(|sandbox| sandbox.with_settings(&settings, &config.compile));
-        let is_same_sandbox = sandbox.as_ref().as_ref().zip(next.as_ref()).is_none_or(|(now, next)| now.is(next));
+        let is_same_sandbox = sandbox.as_ref().as_ref().zip(next.as_ref()).is_none_or(|(now, next)| now.is_same(next));
         parts.items.sandbox.store(Arc::new(next));
         let has_other_items = has_changed(&[
             "mcp.servers",

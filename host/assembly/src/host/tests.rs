@@ -82,7 +82,7 @@ impl ModelProvider for NamedModels {
 }
 
 #[tokio::test]
-async fn models_of_a_native_provider_answer_before_those_of_built_in_ones() {
+async fn native_providers_take_precedence_over_built_in_providers() {
     let agent = |model: &str| format!("name: greeter\nmodel: {model}\ninstruction: Greet.\n");
     let (house, hosted) = (agent("house-large"), agent("gemini-2.5-flash"));
     let folder = folder(&[("house/root_agent.yaml", &house), ("hosted/root_agent.yaml", &hosted)]);
@@ -179,7 +179,7 @@ async fn hosts_on_one_firestore_database_share_sessions() {
 }
 
 #[tokio::test]
-async fn settings_in_code_replace_those_of_the_folder() {
+async fn settings_in_code_replace_the_settings_of_the_folder() {
     let folder = folder(&[("hatchery.yaml", "plugins: [logging]\n")]);
     let config = Config::parse("app_defaults: {max_llm_calls: 9}", Path::new("hatchery.yaml")).unwrap();
     let host = in_memory(folder.path()).config(config).open().await.unwrap();

@@ -24,7 +24,7 @@ impl Lines {
     }
 
     /// Returns the line of a key, or of the first key below it.
-    pub(super) fn of(&self, key: &str) -> Option<usize> {
+    pub(super) fn find(&self, key: &str) -> Option<usize> {
         let below = format!("{key}.");
         self.0
             .get(key)
@@ -126,7 +126,7 @@ mod tests {
         let lines: Vec<_> = Lines::parse(text).0.into_iter().collect();
         let expected = [("a", 2), ("b.c", 4), ("b.d", 7), ("b.e f.2", 10), ("b.e f.g", 9), ("h", 11)];
         assert_eq!(lines, expected.map(|(key, line)| (key.to_owned(), line)));
-        assert_eq!((Lines::parse(text).of("b"), Lines::parse(text).of("x")), (Some(4), None));
+        assert_eq!((Lines::parse(text).find("b"), Lines::parse(text).find("x")), (Some(4), None));
         assert!(Lines::parse("a: [").0.is_empty());
     }
 }

@@ -18,7 +18,7 @@ use crate::config::{
 type Values = Vec<(&'static str, Value)>;
 
 /// Returns the values by key.
-pub(super) fn of(config: &Config) -> BTreeMap<String, Value> {
+pub(super) fn by_key(config: &Config) -> BTreeMap<String, Value> {
     let sections = [
         ("server", server(&config.server)),
         ("limits", limits(&Limits::default().with(&config.limits))),

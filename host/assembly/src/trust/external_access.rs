@@ -78,7 +78,7 @@ impl ExternalAccess {
     }
 
     /// Returns true if the whole host has the access, not a single component, MCP server, remote agent or API.
-    pub fn is_of_host(&self) -> bool {
+    pub fn is_for_host(&self) -> bool {
         !matches!(
             self.section,
             Section::Network { .. }

@@ -150,7 +150,7 @@ fn writable_by_all(file: &Path) -> Option<PathBuf> {
 
 impl LoadedConfig {
     /// Returns a configuration that the operator has written in code, for a served folder.
-    pub(crate) fn of_operator(mut config: Config, folder: &Path) -> Result<Self, ConfigError> {
+    pub(crate) fn from_operator(mut config: Config, folder: &Path) -> Result<Self, ConfigError> {
         let file = folder.join(FILE_NAME);
         config.check_not_writable(folder, &file)?;
         config.authority = Authority::Operator;
@@ -195,7 +195,7 @@ impl LoadedConfig {
 
     /// Returns the [explanation](Self::explanation) if access for the whole host was removed.
     pub(crate) fn refused_host_access(&self) -> Option<String> {
-        self.explanation().filter(|_| self.external.iter().any(ExternalAccess::is_of_host))
+        self.explanation().filter(|_| self.external.iter().any(ExternalAccess::is_for_host))
     }
 
     /// Returns the served folder.

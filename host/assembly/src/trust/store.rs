@@ -75,7 +75,7 @@ pub fn sha256(bytes: &[u8]) -> String {
 impl TrustStore {
     /// Returns the list in `$XDG_CONFIG_HOME/hatchery` or `$HOME/.config/hatchery`. `None` if neither variable is an
     /// absolute path.
-    pub fn of_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
+    pub fn for_user(variable: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let configuration = absolute("XDG_CONFIG_HOME").or_else(|| Some(absolute("HOME")?.join(".config")))?;
         Some(Self::at(configuration.join("hatchery/trusted.json")))
@@ -284,7 +284,7 @@ mod tests {
     fn the_list_is_in_the_user_configuration_folder() {
         let find = |variables: &[(&str, &str)]| {
             let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
-            TrustStore::of_user(find).map(|store| store.file().display().to_string())
+            TrustStore::for_user(find).map(|store| store.file().display().to_string())
         };
         assert_eq!(find(&[("XDG_CONFIG_HOME", "/c"), ("HOME", "/h")]).unwrap(), "/c/hatchery/trusted.json");
         assert_eq!(find(&[("HOME", "/h")]).unwrap(), "/h/.config/hatchery/trusted.json");

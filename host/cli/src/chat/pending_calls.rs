@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_credential_is_requested_for_the_call_that_waits_by_the_host_and_not_by_a_model() {
+    fn a_credential_is_requested_for_a_waiting_call_only_if_the_host_asks_for_it() {
         let config = json!({"authScheme": {"type": "apiKey", "in": "query", "name": "key"}});
         let request = json!([{"functionCall": {"id": "q1", "name": "adk_request_credential",
             "args": {"functionCallId": "c1", "authConfig": config}}}]);

@@ -63,7 +63,7 @@ impl Args {
     /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         let folder = split_target(&self.target).map(|(folder, _)| folder);
-        DotEnvSource::of_served_folder(folder.as_deref().unwrap_or(&self.target), &self.config)
+        DotEnvSource::for_served_folder(folder.as_deref().unwrap_or(&self.target), &self.config)
     }
 }
 

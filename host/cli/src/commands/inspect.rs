@@ -57,7 +57,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             Ok(inspection) => {
                 let agents = inspection.agents.iter().filter(|agent| agent.is_app);
                 apps.extend(agents.map(|agent| agent.name.clone()));
-                let limits = &options.settings.of(&inspection.name).limits;
+                let limits = &options.settings.for_component(&inspection.name).limits;
                 if args.json {
                     print_json(&inspection, limits, &file)?
                 } else {

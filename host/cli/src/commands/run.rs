@@ -58,7 +58,7 @@ impl Args {
     /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
         let target = if self.target.is_dir() { self.target.as_path() } else { Path::new(".") };
-        DotEnvSource::of_app_folder(target, &self.config)
+        DotEnvSource::for_app_folder(target, &self.config)
     }
 }
 

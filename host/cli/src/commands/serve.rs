@@ -104,12 +104,12 @@ impl ServerArgs {
             ("port", "--port", port.as_str(), self.port == DEFAULT_PORT),
         ];
         let listening = listening.into_iter().map(|(key, flag, value, is_default)| {
-            if is_default { Setting::of_default(key, value) } else { Setting::of_flag(key, flag, value) }
+            if is_default { Setting::from_default(key, value) } else { Setting::from_flag(key, flag, value) }
         });
         let page = self.dev_ui_dir.as_ref().map(|folder| folder.display().to_string());
-        let page = page.map(|folder| Setting::of_flag("dev_ui_dir", "--dev-ui-dir", &folder));
+        let page = page.map(|folder| Setting::from_flag("dev_ui_dir", "--dev-ui-dir", &folder));
         let base_path = self.base_path.as_ref().map(BasePath::as_str);
-        let base_path = base_path.map(|path| Setting::of_flag("server.base_path", "--base-path", path));
+        let base_path = base_path.map(|path| Setting::from_flag("server.base_path", "--base-path", path));
         listening.chain(base_path).chain(page).chain(self.storage.settings(dir)).collect()
     }
 }
@@ -117,7 +117,7 @@ impl ServerArgs {
 impl Args {
     /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
-        DotEnvSource::of_served_folder(&self.dir, &self.server.config)
+        DotEnvSource::for_served_folder(&self.dir, &self.server.config)
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Args {
 impl Args {
     /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
-        DotEnvSource::of_app_folder(&self.dir, &self.config)
+        DotEnvSource::for_app_folder(&self.dir, &self.config)
     }
 }
 

@@ -49,7 +49,7 @@ async fn check_half_limits(options: &LoadOptions, component: &Component, bytes: 
     let mut findings = Vec::new();
     for limit in TestedLimit::ALL {
         let mut options = options.clone();
-        let settings = ComponentSettings { limits: limit.halve(limits), ..options.settings.of(name) };
+        let settings = ComponentSettings { limits: limit.halve(limits), ..options.settings.for_component(name) };
         options.settings.components.insert(name.to_owned(), settings);
         options.load_policy = None;
         if let Err(LoadError::Describe { .. }) = inspect(&options, name, bytes.to_vec()).await {

@@ -171,14 +171,14 @@ mod tests {
 
     #[test]
     fn the_cache_is_in_the_users_cache_folder_by_default() {
-        let of = |known: &[(&str, &str)]| {
+        let folder = |known: &[(&str, &str)]| {
             find_folder(|name| known.iter().find(|(variable, _)| *variable == name).map(|(_, path)| path.into()))
         };
         let all = [("HATCHERY_BUILD_CACHE", "/b"), ("XDG_CACHE_HOME", "/c"), ("HOME", "/home/ada")];
-        assert_eq!(of(&all).unwrap(), Path::new("/b"));
-        assert_eq!(of(&all[1..]).unwrap(), Path::new("/c/hatchery/build"));
-        assert_eq!(of(&all[2..]).unwrap(), Path::new("/home/ada/.cache/hatchery/build"));
-        assert!(of(&[]).unwrap_err().to_string().contains("set HOME, or set HATCHERY_BUILD_CACHE"));
+        assert_eq!(folder(&all).unwrap(), Path::new("/b"));
+        assert_eq!(folder(&all[1..]).unwrap(), Path::new("/c/hatchery/build"));
+        assert_eq!(folder(&all[2..]).unwrap(), Path::new("/home/ada/.cache/hatchery/build"));
+        assert!(folder(&[]).unwrap_err().to_string().contains("set HOME, or set HATCHERY_BUILD_CACHE"));
     }
 
     #[test]

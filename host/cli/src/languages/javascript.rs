@@ -100,7 +100,7 @@ impl Project {
             Development::NeedsSnapshot => self.build(),
             Development::Program(program) => {
                 let name = self.name();
-                BuiltComponent::of_program(&interpreter, &program, name, self.folder).map(Some)
+                BuiltComponent::join_program_files(&interpreter, &program, name, self.folder).map(Some)
             }
         }
     }

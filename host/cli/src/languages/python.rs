@@ -115,7 +115,7 @@ impl Project {
             Some(_) | None => return Ok(None),
         }
         let interpreter = self.interpreter(&work, packages.as_deref())?;
-        BuiltComponent::of_program(&interpreter, &program, self.name(), self.folder).map(Some)
+        BuiltComponent::join_program_files(&interpreter, &program, self.name(), self.folder).map(Some)
     }
 
     /// Returns the interpreter with the packages of the project and with the modules that it imports. Creates it if

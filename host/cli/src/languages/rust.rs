@@ -1,5 +1,5 @@
 //! Builds components in Rust with cargo. The crate `hatchery-guest` is the embedded one unless the project names a
-//! path, and all projects share one target folder unless they are in a workspace or have a target folder of their own.
+//! path, and all projects share one target folder unless they are in a workspace or have their own target folder.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,7 +15,7 @@ use super::build_cache::{BuildCache, BuildTools};
 /// The crate of the SDK.
 const SDK_PACKAGE: &str = "hatchery-guest";
 
-/// The file that tells cargo where the embedded SDK is, relative to the folder of a project.
+/// The file that gives cargo the path of the embedded SDK, relative to the folder of a project.
 const CARGO_CONFIG: &str = ".cargo/config.toml";
 
 /// Cargo's profile for development.

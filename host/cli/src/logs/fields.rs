@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_written_as_those_of_the_default_format() {
+    fn fields_are_written_as_in_the_default_format() {
         for is_coloured in [false, true] {
             let expected = lines(DefaultFields::new(), is_coloured);
             assert!(

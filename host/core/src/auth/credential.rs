@@ -10,7 +10,7 @@ use serde_json::Value;
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AuthCredential {
-    /// The kind.
+    /// The kind of the credential.
     #[serde(alias = "auth_type")]
     pub auth_type: AuthCredentialType,
     #[serde(alias = "api_key", skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub enum AuthCredentialType {
 pub struct HttpAuth {
     /// `basic` or `bearer`.
     pub scheme: String,
-    /// The values.
+    /// The user name and the password, or the token.
     pub credentials: HttpCredentials,
     /// Headers beside `Authorization`.
     #[serde(alias = "additional_headers", skip_serializing_if = "BTreeMap::is_empty")]
@@ -89,16 +89,16 @@ pub struct OAuth2Auth {
     /// URL that the server redirects the user to.
     #[serde(alias = "redirect_uri", skip_serializing_if = "Option::is_none")]
     pub redirect_uri: Option<String>,
-    /// The whole URL where the server has sent the user.
+    /// The complete URL to which the server has redirected the user, with the code in its query.
     #[serde(alias = "auth_response_uri", skip_serializing_if = "Option::is_none")]
     pub auth_response_uri: Option<String>,
-    /// The code in that URL.
+    /// The authorization code in that URL.
     #[serde(alias = "auth_code", skip_serializing_if = "Option::is_none")]
     pub auth_code: Option<String>,
-    /// The token for requests.
+    /// The token that authorizes requests.
     #[serde(alias = "access_token", skip_serializing_if = "Option::is_none")]
     pub access_token: Option<String>,
-    /// The token for other tokens.
+    /// The token with which new access tokens are requested.
     #[serde(alias = "refresh_token", skip_serializing_if = "Option::is_none")]
     pub refresh_token: Option<String>,
     /// When the access token expires, in seconds since 1970.
@@ -158,7 +158,7 @@ impl AuthCredential {
     }
 
     /// Returns the user's part of an answer, without the fields that repeat the request.
-    pub(super) fn of_user(self) -> Self {
+    pub(super) fn into_user_part(self) -> Self {
         let oauth2 =
             self.oauth2.map(|oauth2| OAuth2Auth { client_id: None, client_secret: None, auth_uri: None, ..oauth2 });
         Self { service_account: None, oauth2, ..self }

@@ -128,7 +128,7 @@ impl LiveRequestQueue {
     ///
     /// # Errors
     /// As [`LiveRequestQueue::send`].
-    pub async fn content(&self, content: Content) -> Result<(), LiveQueueClosed> {
+    pub async fn send_content(&self, content: Content) -> Result<(), LiveQueueClosed> {
         self.send(LiveRequest::content(content)).await
     }
 
@@ -226,10 +226,10 @@ mod tests {
     fn requests_are_read_in_order_also_after_the_end() {
         block_on(async {
             let queue = LiveRequestQueue::new(4);
-            queue.content(Content::user("one")).await.unwrap();
+            queue.send_content(Content::user("one")).await.unwrap();
             queue.send(LiveRequest::ActivityStart).await.unwrap();
             queue.send(LiveRequest::Close).await.unwrap();
-            assert_eq!(queue.content(Content::user("late")).await, Err(LiveQueueClosed));
+            assert_eq!(queue.send_content(Content::user("late")).await, Err(LiveQueueClosed));
             let first = queue.next().await.unwrap();
             assert_eq!(first.request, LiveRequest::content(Content::user("one")));
             queue.put_back(first.clone());

@@ -13,7 +13,7 @@ use crate::message::ClientMessage;
 pub enum LiveRequest {
     /// A message of the user.
     Content {
-        /// The message.
+        /// The message, or a part of it.
         content: Content,
         /// Whether more of the same message follows.
         partial: bool,

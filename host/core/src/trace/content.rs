@@ -128,15 +128,15 @@ impl SpanContent {
         }
     }
 
-    /// Returns the content as attributes whose values are JSON. Serializes, so it is not for where spans end. Of a part
-    /// with more than 64 KiB, the size remains.
+    /// Returns the content as attributes whose values are JSON. A part of more than 64 KiB is replaced by its size.
+    /// Serializes the content, so do not call it where a span ends.
     pub fn attributes(&self) -> Vec<(&'static str, AttributeValue)> {
         match self {
             Self::Model { request, omitted, response } => {
                 let mut attributes =
                     vec![("gcp.vertex.agent.llm_request", request_json(request, *omitted).to_string().into())];
                 let response = response.as_ref().map(|response| match response {
-                    BoundedValue::Value(event) => limit_size(&Response::of(event)),
+                    BoundedValue::Value(event) => limit_size(&Response::new(event)),
                     BoundedValue::Omitted(size) => omitted_value(*size),
                 });
                 attributes
@@ -173,7 +173,7 @@ struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    fn of(event: &'a EventData) -> Self {
+    fn new(event: &'a EventData) -> Self {
         Self {
             content: event.content.as_deref(),
             finish_reason: event.finish_reason.as_deref(),

@@ -94,7 +94,7 @@ pub enum AttributeValue {
     Shared(Arc<str>),
     /// A whole number.
     Integer(u64),
-    /// A fraction.
+    /// A floating-point number.
     Number(f64),
     /// True or false.
     Boolean(bool),
@@ -186,7 +186,7 @@ pub struct SpanData {
     /// The operation and its subject, such as `execute_tool roll_die`.
     pub name: Cow<'static, str>,
     pub operation: SpanOperation,
-    /// The run.
+    /// The trace of the run.
     pub trace: Arc<Trace>,
     /// Identifies the span.
     pub span_id: u64,
@@ -231,7 +231,7 @@ impl SpanData {
         self.set_some("gen_ai.usage.cache_read.input_tokens", usage.cached_content_token_count);
     }
 
-    /// Returns an attribute of this span's own.
+    /// Returns an attribute that was set on this span; `None` for attributes of its trace.
     pub fn get(&self, key: &str) -> Option<&AttributeValue> {
         self.attributes.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }

@@ -15,7 +15,7 @@ pub struct SpanLog {
     pub time: SystemTime,
     /// `error`, `warn`, `info`, `debug` or `trace`.
     pub level: &'static str,
-    /// The line.
+    /// The text of the line.
     pub text: String,
 }
 

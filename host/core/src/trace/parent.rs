@@ -119,10 +119,10 @@ mod tests {
     fn similar_runs_have_traces_that_are_spread_evenly() {
         let session = SessionKey::new("app", "ada", "s");
         let ids: Vec<_> = (0..10_000).map(|number| trace_id(&session, &format!("run-{number}"))).collect();
-        for (part, of) in [("low", 0), ("high", 64)] {
+        for (part, shift) in [("low", 0), ("high", 64)] {
             let share = |ratio: f64| {
                 let bound = (ratio * 2_f64.powi(63)) as u128;
-                ids.iter().filter(|id| ((**id >> of) & u128::from(u64::MAX)) >> 1 < bound).count()
+                ids.iter().filter(|id| ((**id >> shift) & u128::from(u64::MAX)) >> 1 < bound).count()
             };
             let shares = [share(0.1), share(0.5), share(0.9)];
             for (share, expected) in shares.into_iter().zip([1000, 5000, 9000]) {

@@ -54,7 +54,7 @@ fn json_attribute(collector: &Collector, key: &str) -> Value {
 }
 
 #[test]
-fn spans_are_exported_when_they_end_with_their_parent_and_the_events_of_their_inside() {
+fn spans_are_exported_at_their_end_with_their_parent_and_their_own_events() {
     let (collector, context) = trace();
     let outer = context.start(SpanOperation::Agent, "a");
     let inner = outer.context().start(SpanOperation::Tool, "t");
@@ -106,7 +106,7 @@ fn without_an_exporter_nothing_is_recorded() {
 }
 
 #[test]
-fn a_trace_continues_that_of_the_caller_and_names_it_to_services_if_it_is_sampled() {
+fn a_trace_continues_the_trace_of_the_caller_and_is_sent_to_services_if_it_is_sampled() {
     let parent = TraceParent { trace_id: 7, span_id: 9, is_sampled: false };
     let (_, context) = trace_of(Collector::default(), Some(parent));
     let span = context.start(SpanOperation::Run, "");

@@ -69,7 +69,7 @@ pub trait WrapperSessionService: Send + Sync {
         self.inner().close().await;
     }
 
-    /// See [`SessionService::expired`].
+    /// See [`SessionService::list_expired`].
     async fn list_expired(
         &self,
         app: &str,

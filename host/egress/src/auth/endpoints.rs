@@ -29,7 +29,7 @@ struct ProviderConfiguration {
 
 impl Endpoints {
     /// Returns the endpoints of a scheme. The configuration of a provider is requested if it is needed.
-    pub(super) async fn of(scheme: &AuthScheme, egress: &Arc<dyn Egress>) -> Result<Self, AuthError> {
+    pub(super) async fn discover(scheme: &AuthScheme, egress: &Arc<dyn Egress>) -> Result<Self, AuthError> {
         let (authorization, token, scopes) = match scheme {
             AuthScheme::OAuth2 { flows } => {
                 let unset = AuthError::Setting { setting: "flows", reason: "it has no `authorizationCode`" };

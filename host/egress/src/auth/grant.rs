@@ -164,7 +164,7 @@ impl Grant<'_> {
         })
     }
 
-    /// Adds who the client is to the form. Returns the header instead, if it has a secret that belongs there.
+    /// Adds the id and the secret of the client to the form. Returns a header instead if the secret belongs there.
     fn identify(&self, form: &mut Vec<(&'static str, Secret)>) -> Option<HeaderValue> {
         let client = self.client?;
         let id = client.client_id.as_deref().unwrap_or_default();

@@ -82,7 +82,7 @@ pub(super) fn admit(tree: &AgentTree, cx: &CallContext, event: &EventData) -> Re
 fn find_id_of_another_agent<'a>(cx: &CallContext, event: &'a EventData) -> Option<&'a str> {
     let calls = || event.content.iter().flat_map(|content| content.function_calls());
     let ids: HashSet<&str> = calls().filter_map(|call| call.id.as_deref()).collect();
-    let (events, verifier) = (cx.invocation.events(), Verifier::of(&cx.invocation));
+    let (events, verifier) = (cx.invocation.events(), Verifier::new(&cx.invocation));
     events.iter().filter(|earlier| earlier.author != event.author).find_map(|earlier| {
         let id = earlier.function_calls().find_map(|call| ids.get(call.id.as_deref()?).copied())?;
         verifier.proves_open_calls(earlier).then_some(id)

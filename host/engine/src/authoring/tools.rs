@@ -86,7 +86,7 @@ fn with_arguments<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Option<Re
             created.map(into_tool).map_err(|reason| invalid(source, tool, &reason.to_string()))
         }),
         "ExampleTool" => read(source, tool).and_then(|args: ExampleToolArgs| match args.examples {
-            ExamplesArg::Chosen(name) => Ok(into_tool(ExampleTool::chosen_by(source.examples(&name)?))),
+            ExamplesArg::Chosen(name) => Ok(into_tool(ExampleTool::from_provider(source.examples(&name)?))),
             ExamplesArg::Fixed(examples) if examples.is_empty() => Err(invalid(source, tool, "`examples` is empty")),
             ExamplesArg::Fixed(examples) => Ok(into_tool(ExampleTool::new(&examples))),
         }),

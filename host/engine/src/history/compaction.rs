@@ -52,9 +52,9 @@ impl Compactions {
             let events = target.invocation.events();
             let mut views = views.lock_unpoisoned();
             views.size.read(&events);
-            views.size.prompt_sent();
+            views.size.record_sent_prompt();
             if views.size.is_over(tail.token_threshold) {
-                self.start(target, || window::tail(&events, tail));
+                self.start(target, || window::plan_tail(&events, tail));
             }
         }
     }
@@ -66,7 +66,7 @@ impl Compactions {
     {
         let events = target.invocation.events();
         if let Some(sliding) = target.config.sliding
-            && self.start(target, || window::sliding(&events, sliding))
+            && self.start(target, || window::plan_sliding(&events, sliding))
         {
             return;
         }
@@ -74,7 +74,7 @@ impl Compactions {
             let mut views = views.lock_unpoisoned();
             views.size.read(&events);
             if views.size.is_over(tail.token_threshold) {
-                self.start(target, || window::tail(&events, tail));
+                self.start(target, || window::plan_tail(&events, tail));
             }
         }
     }

@@ -48,7 +48,7 @@ impl LoopDriver<'_> {
         }
     }
 
-    /// Moves the code in a complete response into a part of its own.
+    /// Moves the code in a complete response into a separate part.
     pub(super) fn extract_code(&self, response: &mut LlmResponse) {
         let Some(runner) = on_host(self.llm) else { return };
         let Some(content) = response.content.as_mut().filter(|_| response.error_code.is_none()) else { return };

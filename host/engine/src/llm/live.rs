@@ -76,7 +76,7 @@ impl LoopDriver<'_> {
             return Ok(None);
         }
         let known = call.list_artifacts().await?;
-        Ok(Some(["input", "output"].map(|side| Recording::of(side, &call.invocation.id, &known))))
+        Ok(Some(["input", "output"].map(|side| Recording::new(side, &call.invocation.id, &known))))
     }
 
     /// Emits the answer of a callback in place of the model's. Stops the queue if the user has begun to speak.
@@ -137,7 +137,7 @@ impl<'a> Conversation<'a> {
             request,
             tools: RunningTools::default(),
             received: VecDeque::new(),
-            streams: RunningStreams::of(&driver.cx.call.invocation.live_streams),
+            streams: RunningStreams::open(&driver.cx.call.invocation.live_streams),
             user_speech: Speech::default(),
             model_speech: Speech::default(),
             model_text: ModelText::new(),
@@ -416,7 +416,7 @@ impl<'a> Conversation<'a> {
         if !responses.is_empty() {
             self.send(LiveRequest::ToolResponses(responses)).await?;
         }
-        self.streams.adopt();
+        self.streams.read_started();
         Ok(None)
     }
 }

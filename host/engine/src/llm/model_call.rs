@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{LoopDriver, code, output_schema, planning, request, transfer};
 
 impl LoopDriver<'_> {
-    /// Calls the model, unless a callback answers in its place. Returns the event of the complete response.
+    /// Calls the model, unless a callback answers instead. Returns the event of the complete response.
     pub(super) async fn call_model(&self) -> Result<Arc<Event>, RunError> {
         let (model, mut request) = request::build(self).await?;
         let call = &self.cx.call;

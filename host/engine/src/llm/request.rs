@@ -68,7 +68,7 @@ pub(super) fn with_view<T>(
         None => model.response_grouping,
     };
     let view = views.view(&call.agent, &call.branch, grouping);
-    view.rewrite_with(code::on_host(driver.llm).map(CodeMarkers::of));
+    view.rewrite_with(code::on_host(driver.llm).map(CodeMarkers::new));
     view.read(&events);
     read(view)
 }

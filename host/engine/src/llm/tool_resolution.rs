@@ -66,7 +66,7 @@ pub(crate) async fn add_toolsets(
     let own_count = tools.len();
     let mut owners: HashMap<String, &Arc<dyn Toolset>> = HashMap::new();
     for toolset in toolsets {
-        tools.push(Arc::new(ToolsetPreparation::of(toolset)));
+        tools.push(Arc::new(ToolsetPreparation::new(toolset)));
         for tool in toolset.tools(cx).await? {
             let name = &tool.declaration().name;
             if tools.iter().take(own_count).any(|own| own.declaration().name == *name) {
@@ -100,7 +100,7 @@ struct ToolsetPreparation {
 }
 
 impl ToolsetPreparation {
-    fn of(toolset: &Arc<dyn Toolset>) -> Self {
+    fn new(toolset: &Arc<dyn Toolset>) -> Self {
         let declaration = FunctionDeclaration { name: toolset.name().into(), ..FunctionDeclaration::default() };
         Self { toolset: toolset.clone(), declaration: Arc::new(declaration) }
     }

@@ -217,7 +217,7 @@ async fn run_sequentially(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, R
     Ok(results)
 }
 
-/// Runs each call in a task of its own. All see the state from before the calls. Returns the results in the order of
+/// Runs each call in a separate task. All see the state from before the calls. Returns the results in the order of
 /// the calls.
 async fn run_in_parallel(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, RunError> {
     let mut tasks = JoinSet::new();

@@ -155,7 +155,7 @@ impl PluginList {
     ) -> Result<Self, PluginError> {
         let kept = |config: &PluginConfig| {
             before?.0.iter().find_map(|entry| match entry {
-                Entry::Registered { config: of, plugin } if of == config => Some(Ok(plugin.clone())),
+                Entry::Registered { config: earlier, plugin } if earlier == config => Some(Ok(plugin.clone())),
                 Entry::Registered { .. } | Entry::Component(_) => None,
             })
         };

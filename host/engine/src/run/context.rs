@@ -107,7 +107,7 @@ impl RunContext {
         let events = self.invocation.events();
         let index = events.iter().rposition(|event| event.id == message.id);
         let before = events.take(index.unwrap_or_default());
-        confirmation::answers_in(&before, message, agent, &Verifier::of(&self.invocation))
+        confirmation::answers_in(&before, message, agent, &Verifier::new(&self.invocation))
     }
 
     /// Marks an escalation as handled by a loop: it does not reach the agents that enclose the loop.

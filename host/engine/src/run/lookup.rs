@@ -1,4 +1,4 @@
-//! Resolves an agent's model, and words the errors for names of tools and agents that do not exist.
+//! Resolves an agent's model, and creates the error messages for tools and agents that do not exist.
 
 use std::sync::Arc;
 

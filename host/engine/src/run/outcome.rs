@@ -11,6 +11,6 @@ pub(crate) enum AgentOutcome {
     Escalated,
     /// The agent waits for the result of a call, and so does everything after it.
     Paused,
-    /// Another agent continues in its place.
+    /// Another agent continues instead.
     Transfer(AgentId),
 }

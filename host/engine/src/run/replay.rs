@@ -28,7 +28,7 @@ struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    fn is(&self, kind: CallbackEventKind) -> bool {
+    fn has_kind(&self, kind: CallbackEventKind) -> bool {
         CallbackEventKind::from_event(&self.event) == Some(kind)
     }
 }
@@ -200,7 +200,7 @@ impl Replay {
     /// # Errors
     /// [`RunError::Agent`] if the next event is such a recovery. It is consumed by the agent whose callback recovered.
     pub(crate) fn check_failure(&self, agent: &str) -> Result<(), RunError> {
-        if !self.events().front().is_some_and(|recorded| recorded.is(CallbackEventKind::Recovery)) {
+        if !self.events().front().is_some_and(|recorded| recorded.has_kind(CallbackEventKind::Recovery)) {
             return Ok(());
         }
         let message = "failed before the run was interrupted, and no agent recovers from that any more".into();
@@ -281,7 +281,7 @@ impl Replay {
 pub(crate) enum CallbackEventKind {
     /// Changes of the callbacks before the agent, which ran then.
     Start,
-    /// The answer of the callbacks before the agent, in its place, or of those after it.
+    /// The answer of the callbacks before the agent, which replaces its run, or of the callbacks after it.
     Answer,
     /// Changes of the callbacks after the agent.
     End,

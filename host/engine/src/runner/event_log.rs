@@ -18,7 +18,8 @@ use super::run_bus::FrameSender;
 use crate::plugins::Plugins;
 use crate::tasks::run_to_completion;
 
-/// An event for the client of a run, after the session's revision with it; `None` for a partial event, which is not stored.
+/// An event for the client of a run, and the session's revision after it; `None` for a partial event, which is not
+/// stored.
 pub(super) type SentEvent = (Option<u64>, Arc<Event>);
 
 /// The channel to a run's client.

@@ -1,7 +1,7 @@
 //! Live runs: conversations whose requests arrive one by one.
 //!
 //! An agent with a live model holds the conversation in one run, which reads the queue itself (`llm/live.rs`). For any
-//! other agent each message of the user is a run of its own, as if it had been sent to [`Runner::run`]. Both kinds
+//! other agent each message of the user is a separate run, as if it had been sent to [`Runner::run`]. Both kinds
 //! follow each other in one conversation if its agents transfer.
 
 use std::sync::{Arc, Mutex};
@@ -320,7 +320,7 @@ impl MessageLog for LiveMessages {
             count_message(parent, &message)?;
         }
         let invocation = &run.invocation;
-        let (events, verifier) = (invocation.events(), Verifier::of(invocation));
+        let (events, verifier) = (invocation.events(), Verifier::new(invocation));
         let message = Arc::new(with_role(message, USER_AUTHOR));
         let message = Some(credential::receive(message, &events, &verifier, &invocation.services).await?);
         let input = UserInput { message, state_delta: state, begun: None };

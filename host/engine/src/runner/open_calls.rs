@@ -66,7 +66,7 @@ impl RunnerInner {
 pub(super) async fn end_answered_runs(run: &RunContext) {
     let invocation = &run.invocation;
     let (Some(lease), Some(runs)) = (&invocation.lease, invocation.services.sessions.runs()) else { return };
-    let (message, events, verifier) = (invocation.user_content(), invocation.events(), Verifier::of(invocation));
+    let (message, events, verifier) = (invocation.user_content(), invocation.events(), Verifier::new(invocation));
     for id in answered_runs(&message, &events, &verifier) {
         if id == invocation.id || has_open_calls(&events, &id, &verifier) {
             continue;

@@ -31,7 +31,7 @@ pub(super) struct PausedRun {
 impl PausedRun {
     /// Returns the record of the run with these events at its end. Without a record, the counters are computed from its
     /// events, and there is no state.
-    pub(super) fn of_events(events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Self {
+    pub(super) fn from_events(events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> Self {
         let proves = |event: &Arc<Event>| event.paused_run().is_some() && verifier.proves(event, Claim::PausedRun);
         let index = events.iter().rposition(proves);
         let record = index.and_then(|index| Self::deserialize(events.get(index)?.paused_run()?).ok());
@@ -49,7 +49,7 @@ impl PausedRun {
         let temp_state: JsonMap = temp.map(|(key, value)| (key.to_owned(), value.clone())).collect();
         let usage = invocation.usage.snapshot();
         let events = invocation.events().into_iter().filter(|event| event.invocation_id == invocation.id).collect();
-        let known = Self::of_events(&events, &Verifier::of(invocation));
+        let known = Self::from_events(&events, &Verifier::new(invocation));
         let is_known = (usage.llm_calls, usage.tokens) == (known.usage.llm_calls, known.usage.tokens);
         if temp_state == known.temp_state && is_known {
             return None;

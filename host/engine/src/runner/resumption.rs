@@ -91,8 +91,8 @@ impl ResumedRun {
         }
     }
 
-    /// Returns the events that the run has emitted so far, each after the session's revision with it. `revision` is the
-    /// revision with all of `events`.
+    /// Returns the events that the run has emitted so far, each with the session's revision after it. `revision` is the
+    /// revision after all of `events`.
     pub(super) fn emitted_events(&self, events: &Vector<Arc<Event>>, revision: u64) -> Vec<SentEvent> {
         let before = revision.saturating_sub(events.len() as u64);
         let is_own = |event: &Arc<Event>| event.invocation_id == self.invocation_id && event.author != USER_AUTHOR;
@@ -130,7 +130,7 @@ impl ResumedRun {
 
     /// Returns the state and the usage of the run when it paused or was interrupted.
     pub(super) fn paused_run(&self, events: &Vector<Arc<Event>>, verifier: &Verifier<'_>) -> PausedRun {
-        PausedRun::of_events(&self.events(events), verifier)
+        PausedRun::from_events(&self.events(events), verifier)
     }
 
     /// Returns the ids of the run's events.

@@ -17,7 +17,7 @@ const DELETION_LEASE: Duration = Duration::from_secs(10);
 const MAX_DELETIONS: usize = 100;
 
 impl Runner {
-    /// Deletes sessions of an app that a rule wants deleted, with their artifacts unless these are kept, at most 100 of them.
+    /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless these are kept.
     /// Sessions that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl FrameSender {
 
     fn send(&self, frame: impl FnOnce() -> Frame) {
         if let Some(followers) = &*self.0.lock_unpoisoned() {
-            // Fails if nobody follows any more.
+            // Fails if there is no receiver any more.
             let _ = followers.send(frame());
         }
     }

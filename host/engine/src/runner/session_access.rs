@@ -151,7 +151,7 @@ impl RunnerInner {
         }
     }
 
-    /// Creates a session, unless someone else has created it meanwhile.
+    /// Creates a session, unless it was created concurrently.
     pub(super) async fn create_session(&self, key: &SessionKey) -> Result<(), StoreError> {
         match self.services.sessions.create(&key.app, &key.user, Some(&key.id), JsonMap::new()).await {
             Ok(_) | Err(StoreError::SessionExists(_)) => Ok(()),
@@ -256,14 +256,14 @@ impl RunnerInner {
     fn end_turn_after(&self, delay: Duration, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
         let mut turn_ends = self.turn_ends.lock_unpoisoned();
         while turn_ends.tasks.try_join_next().is_some() {}
-        let hurry = turn_ends.hurry.clone();
+        let end_now = turn_ends.end_now.clone();
         turn_ends.tasks.spawn(async move {
             if let Some(journal) = finished
                 && let Err(error) = journal.finish().await
             {
                 tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
             }
-            let _ = hurry.run_until_cancelled(tokio::time::sleep(delay)).await;
+            let _ = end_now.run_until_cancelled(tokio::time::sleep(delay)).await;
             match lease.end().await {
                 // Another turn has begun, or the session was deleted.
                 Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
@@ -277,14 +277,14 @@ impl RunnerInner {
 #[derive(Default)]
 pub(super) struct TurnEndTasks {
     tasks: JoinSet<()>,
-    /// Cancelled if the wait for the session should end.
-    hurry: CancellationToken,
+    /// Cancelled to end the turns without further delay.
+    end_now: CancellationToken,
 }
 
 impl TurnEndTasks {
     /// Ends all turns at once.
     pub(super) async fn end_all(self) {
-        self.hurry.cancel();
+        self.end_now.cancel();
         self.tasks.join_all().await;
     }
 }

@@ -1,4 +1,4 @@
-//! The start of a run: it is admitted, enters the queue of its session, and gets a task of its own.
+//! The start of a run: it is admitted, enters the queue of its session, and gets its own task.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -79,7 +79,7 @@ struct RunIds {
 }
 
 impl Runner {
-    /// Starts a run in a task of its own.
+    /// Starts a run in a separate task.
     pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         let requested = Instant::now();
         request.check(matches!(kind, RunKind::Live(_)))?;
@@ -206,7 +206,7 @@ struct QueuedRun {
 }
 
 impl QueuedRun {
-    /// Runs in a task of its own, which has the scope of the run whose code has started this one.
+    /// Runs in a separate task, which has the scope of the run whose code has started this one.
     fn spawn(self, scope: Option<TaskScope>) {
         let task = self.run().boxed();
         tokio::spawn(match scope {
@@ -248,7 +248,7 @@ impl QueuedRun {
 fn session_key(app: &App, request: &RunRequest) -> Result<SessionKey, RunError> {
     let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
     key.check()?;
-    if key.is_of_host() {
+    if key.belongs_to_host() {
         return Err(StoreError::SessionNotFound(key).into());
     }
     Ok(key)

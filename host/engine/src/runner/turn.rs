@@ -332,7 +332,7 @@ async fn run_agents(
         if let Some(first) = initial_events.iter().rev().find(is_message) {
             run.set_first_message(first.clone());
         }
-        for (agent, branch) in agents_to_run(&app.tree, &initial_events, &Verifier::of(invocation)) {
+        for (agent, branch) in agents_to_run(&app.tree, &initial_events, &Verifier::new(invocation)) {
             let scope = AgentScope {
                 branch,
                 replay: replay.clone(),
@@ -354,7 +354,7 @@ async fn run_agents(
 fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
     let invocation = &run.invocation;
     let has_open_calls =
-        || has_open_calls(&invocation.events().skip(first_event), &invocation.id, &Verifier::of(invocation));
+        || has_open_calls(&invocation.events().skip(first_event), &invocation.id, &Verifier::new(invocation));
     !run.app.settings.resumable && !invocation.is_ended() && has_open_calls()
 }
 

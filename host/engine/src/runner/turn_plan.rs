@@ -54,7 +54,7 @@ impl RunnerInner {
         if is_attached && let Some(resumed) = &resumed {
             let delivery = deliver(&turn.client, resumed.emitted_events(&session.events, session.revision));
             if turn.request.cancel.run_until_cancelled(delivery).await != Some(true) {
-                // The run goes on without the client.
+                // The run continues without the client.
                 turn.client = closed_channel();
             }
             if let Some(failure) = resumed.failure(&session.events) {

@@ -32,7 +32,7 @@ pub struct AnsweredCall {
 pub enum UserAnswer {
     /// The call is confirmed or rejected.
     Decision {
-        /// The decision.
+        /// The decision of the person.
         confirmation: ToolConfirmation,
         /// The request that the decision answers.
         request: Box<ConfirmationRequest>,
@@ -71,8 +71,8 @@ pub struct ConfirmationRequest {
     pub count: usize,
 }
 
-/// Creates the event that requests confirmation of those `calls`, and credentials for those, that `actions` list. Each
-/// call has its final arguments. `None` if there are none.
+/// Creates the event with the requests for confirmations and credentials that `actions` contains for `calls`, which are
+/// paired with their final arguments. `None` if there are no requests.
 pub(crate) fn request<'a>(
     calls: impl Iterator<Item = (&'a FunctionCall, &'a JsonMap)>,
     actions: &EventActions,
@@ -102,7 +102,7 @@ pub(crate) fn request<'a>(
     (!ids.is_empty()).then(|| EventData { content, long_running_tool_ids: ids, ..EventData::default() })
 }
 
-/// Returns true for the name of a call with which a person is asked.
+/// Returns true for the name of a call that asks a person.
 pub(crate) fn is_request_name(name: &str) -> bool {
     name == REQUEST_CONFIRMATION || name == REQUEST_CREDENTIAL
 }

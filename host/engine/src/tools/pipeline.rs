@@ -35,7 +35,7 @@ pub(crate) enum ToolCaller {
     /// The model of an LLM agent. An error becomes a response with the key `error`, a result becomes an object, and a
     /// long-running tool may return its result later.
     Model {
-        /// The request that a person has decided about. The decision is in the call's context. `None` if nobody has
+        /// The request that a person has answered. The answer is in the call's context. `None` if no person has
         /// been asked yet.
         decided: Option<Box<ConfirmationRequest>>,
         /// True if the model makes no other call at the same time. The event with its response is stored right after
@@ -302,7 +302,7 @@ impl ToolPipeline {
     }
 
     /// Returns the reason why the tool does not run with these arguments: a person has not confirmed them. Requests the
-    /// confirmation if nobody has been asked. `None` if the tool may run.
+    /// confirmation if no person was asked yet. `None` if the tool may run.
     fn confirmation_block(
         &self,
         decided: Option<&ConfirmationRequest>,

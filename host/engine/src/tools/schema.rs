@@ -189,11 +189,11 @@ fn into_result(
 
 /// Returns the number of values in a value. Long strings count as several.
 fn size(value: &Value) -> u64 {
-    let of_text = |text: &str| 1 + u64::try_from(text.len()).unwrap_or(u64::MAX) / 64;
+    let text_size = |text: &str| 1 + u64::try_from(text.len()).unwrap_or(u64::MAX) / 64;
     match value {
-        Value::String(text) => of_text(text),
+        Value::String(text) => text_size(text),
         Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
-        Value::Object(map) => 1 + map.iter().map(|(key, value)| of_text(key) + size(value)).sum::<u64>(),
+        Value::Object(map) => 1 + map.iter().map(|(key, value)| text_size(key) + size(value)).sum::<u64>(),
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
 }

@@ -16,7 +16,7 @@ enum Answer {
     Calls,
     Error,
     Nothing,
-    /// Code of its own, with the result.
+    /// Code that the model has executed itself, with the result.
     CodeResult,
     /// Code for the host.
     Code,

@@ -62,7 +62,7 @@ async fn a_closure_is_a_tool_with_typed_arguments() {
 }
 
 #[test]
-fn the_schema_of_a_tool_is_that_of_its_arguments() {
+fn the_schema_of_a_tool_comes_from_the_type_of_its_arguments() {
     assert_eq!(
         *add().declaration().parameters.as_ref().unwrap(),
         json!({

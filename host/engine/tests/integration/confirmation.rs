@@ -193,7 +193,7 @@ fn response_without_id() -> Part {
 }
 
 #[tokio::test]
-async fn the_id_of_the_call_is_not_that_of_a_request() {
+async fn the_id_of_the_call_differs_from_the_id_of_a_request() {
     let (app, _, runs) = app_with_request(&["please decide", "what?"]).await;
     let events = app.run("hi").await;
     let call_id = events[0].function_calls().next().unwrap().id.clone().unwrap();

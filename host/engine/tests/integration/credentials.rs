@@ -114,9 +114,12 @@ async fn the_model_is_told_that_the_user_declines_and_a_later_call_asks_again() 
     let events = app.run("hi").await;
     let (id, _) = requests(&events).remove(0);
     let events = app.send(answer(&id, "")).await;
-    let told = "the user has not granted the credential that `vault` needs, so it was not called; go on without it, or call it \
+    let message = "the user has not granted the credential that `vault` needs, so it was not called; go on without it, or call it \
                 again if the user wants to be asked once more";
-    assert_eq!(briefs(&events), [format!("root: answer vault{}", json!({"error": told})), "root: as you like".into()]);
+    assert_eq!(
+        briefs(&events),
+        [format!("root: answer vault{}", json!({"error": message})), "root: as you like".into()]
+    );
     let contents = json!(model.requests().last().unwrap().contents.iter().collect::<Vec<_>>()).to_string();
     assert!(contents.contains("the user has not granted"), "{contents}");
     assert_eq!(requests(&app.run("I do want it").await).len(), 1);

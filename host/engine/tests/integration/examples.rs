@@ -32,7 +32,7 @@ impl ExampleProvider for ChoosingProvider {
 }
 
 #[tokio::test]
-async fn an_agents_examples_have_the_form_of_those_of_the_tool() {
+async fn examples_of_an_agent_have_the_same_form_as_examples_of_the_tool() {
     let own = last_instruction(|llm| llm.examples = Some(Examples::Fixed([sum()].into()))).await;
     assert!(own.contains("EXAMPLE 1:\n[user]\n2+2\n[model]\n4\n"), "{own}");
     assert_eq!(own, last_instruction(|llm| llm.tools = vec![Arc::new(ExampleTool::new(&[sum()]))]).await);

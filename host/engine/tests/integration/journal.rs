@@ -1,5 +1,5 @@
-//! Calls that were completed before a run was interrupted are not made again. The run goes on on another host, which
-//! takes over the turn while the first host is in the middle of a call.
+//! Calls that were completed before a run was interrupted are not made again. The run continues on another host, which
+//! acquires the turn while the first host is in the middle of a call.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -356,7 +356,7 @@ impl AppDirectory for Other {
     }
 }
 
-/// Runs the other app in a new session and in one of its own, then calls the slow tool.
+/// Runs the other app in sessions with a generated and a given id, then calls the slow tool.
 struct Delegates;
 
 impl Delegates {

@@ -24,8 +24,8 @@ async fn hooks_and_tools_work_in_a_conversation_as_in_a_run() {
     let model = LiveModel::new([vec![
         call("c1", "echo", json!({})),
         result("c1", "echo", json!({"mark": "marked", "extra": 1})),
-        wrote("it is "),
-        wrote("marked"),
+        text_reply("it is "),
+        text_reply("marked"),
         complete(),
     ]]);
     let marks = FixedCallback { name: "marks", mark: Some("marked"), ..FixedCallback::default() };
@@ -56,7 +56,8 @@ async fn hooks_and_tools_work_in_a_conversation_as_in_a_run() {
 async fn agents_transfer_within_a_conversation_and_the_target_keeps_it() {
     let transfer = || call("c1", "transfer_to_agent", json!({"agent_name": "child"}));
     let root = LiveModel::new([vec![transfer()]]);
-    let child = LiveModel::new([vec![said("child here"), complete()], vec![said("still here"), complete()]]);
+    let child =
+        LiveModel::new([vec![transcription("child here"), complete()], vec![transcription("still here"), complete()]]);
     let app = Harness::new(root.agent("root", |_| {}).with_sub_agents(vec![child.agent("child", |_| {})])).await;
     let mut live = Live::start(&app).await;
     let events = live.ask("hi").await;
@@ -87,8 +88,8 @@ async fn a_text_agent_takes_over_from_a_live_one_turn_by_turn() {
 async fn a_confirmation_is_answered_on_a_new_connection() {
     let waits = json!({"error": "This tool call requires confirmation, please approve or reject."});
     let model = LiveModel::new([
-        vec![call("c1", "echo", json!({})), result("c1", "echo", waits), said("please decide"), complete()],
-        vec![said("done"), complete()],
+        vec![call("c1", "echo", json!({})), result("c1", "echo", waits), transcription("please decide"), complete()],
+        vec![transcription("done"), complete()],
     ]);
     let root =
         model.agent("root", |llm| llm.tools = vec![tool_with_confirmation("echo", |_, _| Ok(json!({"ran": 1})))]);
@@ -99,7 +100,7 @@ async fn a_confirmation_is_answered_on_a_new_connection() {
     let calls = session.events.iter().flat_map(|event| event.function_calls());
     let id = calls.filter(|call| call.name == REQUEST_CONFIRMATION).find_map(|call| call.id.clone()).unwrap();
     let approval = tool_response(&id, REQUEST_CONFIRMATION, json!({"confirmed": true}));
-    live.queue.content(approval).await.unwrap();
+    live.queue.send_content(approval).await.unwrap();
     assert_eq!(live.turn().await, [r#"root: answer echo{"ran":1}"#, "root: “done”"]);
     live.finish().await;
 }
@@ -128,11 +129,11 @@ async fn messages_in_a_conversation_are_stored_and_speech_counts_as_no_bytes() {
     let speech = || Step::Send(LiveResponse::Content(Content::new("model", vec![part(4000)])));
     let model = LiveModel::new([vec![
         speech(),
-        said("one"),
+        transcription("one"),
         complete(),
         Step::Expect(LiveRequest::content(Content::user("second"))),
         speech(),
-        said("two"),
+        transcription("two"),
         complete(),
     ]]);
     let mut app = Harness::new(model.agent("root", |_| {})).await;
@@ -195,7 +196,7 @@ async fn a_streaming_tool_sends_results_until_the_model_stops_it() {
         call("c1", "watch", json!({})),
         result("c1", "watch", pending),
         returned(0),
-        said("I watch"),
+        transcription("I watch"),
         complete(),
         Step::Expect(audio()),
         returned(1),
@@ -233,14 +234,22 @@ fn chunk(byte: u8) -> Blob {
     Blob { mime_type: "audio/pcm;rate=24000".into(), data: vec![byte; 2].into(), display_name: None }
 }
 
-fn says(byte: u8) -> Step {
+fn audio_reply(byte: u8) -> Step {
     let part = Part::from(PartData::InlineData(chunk(byte)));
     Step::Send(LiveResponse::Content(Content::new("model", vec![part])))
 }
 
 #[tokio::test]
 async fn speech_is_saved_as_artifacts_if_the_run_asks_for_it() {
-    let script = || vec![Step::Expect(LiveRequest::Blob(chunk(1))), says(2), says(3), said("hello"), complete()];
+    let script = || {
+        vec![
+            Step::Expect(LiveRequest::Blob(chunk(1))),
+            audio_reply(2),
+            audio_reply(3),
+            transcription("hello"),
+            complete(),
+        ]
+    };
     for is_saved in [false, true] {
         let model = LiveModel::new([script()]);
         let mut app = Harness::new(model.agent("root", |_| {})).await;
@@ -260,15 +269,15 @@ async fn speech_is_saved_as_artifacts_if_the_run_asks_for_it() {
         let artifacts = &app.runner.services().artifacts;
         let key = SessionKey::new(app.app.name.as_str(), USER, SESSION);
         let output = artifacts.load(&key, saved[1], None).await.unwrap().unwrap();
-        let spoken = Blob { data: vec![2, 2, 3, 3].into(), ..chunk(0) };
-        assert_eq!(output.data, PartData::InlineData(spoken));
+        let recorded = Blob { data: vec![2, 2, 3, 3].into(), ..chunk(0) };
+        assert_eq!(output.data, PartData::InlineData(recorded));
     }
 }
 
 #[tokio::test]
 async fn the_speech_of_agents_of_one_run_has_names_of_its_own() {
-    let root = LiveModel::new([vec![says(1), call("c1", "transfer_to_agent", json!({"agent_name": "child"}))]]);
-    let child = LiveModel::new([vec![says(2), said("hello"), complete()]]);
+    let root = LiveModel::new([vec![audio_reply(1), call("c1", "transfer_to_agent", json!({"agent_name": "child"}))]]);
+    let child = LiveModel::new([vec![audio_reply(2), transcription("hello"), complete()]]);
     let mut app = Harness::new(root.agent("root", |_| {}).with_sub_agents(vec![child.agent("child", |_| {})])).await;
     app.config.save_live_audio_as_artifacts = true;
     let mut live = Live::start(&app).await;
@@ -287,17 +296,17 @@ async fn a_text_model_answers_turn_by_turn_and_a_failure_ends_the_run() {
     let mut live = Live::start(&app).await;
     assert_eq!(live.ask("hi").await, ["root: one"]);
     assert_eq!(live.ask("more").await, ["root: two"]);
-    live.queue.content(Content::user("too much")).await.unwrap();
+    live.queue.send_content(Content::user("too much")).await.unwrap();
     let error = live.end().await.unwrap();
     assert!(matches!(error, RunError::Model(_)), "{error:?}");
 }
 
 #[tokio::test]
 async fn a_run_whose_events_nobody_reads_is_cancelled() {
-    let model = LiveModel::new([vec![said("hello")]]);
+    let model = LiveModel::new([vec![transcription("hello")]]);
     let app = Harness::new(model.agent("root", |_| {})).await;
     let Live { mut run, queue } = Live::start(&app).await;
-    queue.content(Content::user("hi")).await.unwrap();
+    queue.send_content(Content::user("hi")).await.unwrap();
     assert!(run.next().await.unwrap().unwrap().partial);
     drop(run);
     app.runner.drain().await;

@@ -96,8 +96,8 @@ fn two_parts() -> Vec<hatchery_core::Part> {
 async fn an_answer_to_a_call_keeps_its_changes_of_state() {
     let waits = json!({"error": "This tool call requires confirmation, please approve or reject."});
     let model = LiveModel::new([
-        vec![call("c1", "echo", json!({})), result("c1", "echo", waits), said("please decide"), complete()],
-        vec![said("done"), complete()],
+        vec![call("c1", "echo", json!({})), result("c1", "echo", waits), transcription("please decide"), complete()],
+        vec![transcription("done"), complete()],
     ]);
     let root =
         model.agent("root", |llm| llm.tools = vec![tool_with_confirmation("echo", |_, _| Ok(json!({"ran": 1})))]);
@@ -181,7 +181,7 @@ async fn an_answer_in_place_of_an_agent_that_would_hear_ends_the_conversation() 
     }
 }
 
-/// A tool that waits for a permit, after it has told that it was called.
+/// A tool that reports its call, and then waits for a permit.
 fn waiting_tool(called: &Arc<Semaphore>, go_on: &Arc<Semaphore>) -> Arc<dyn Tool> {
     let (called, go_on) = (called.clone(), go_on.clone());
     Arc::new(function_tool("wait", "Waits.", move |_: JsonMap, _| {
@@ -200,7 +200,7 @@ async fn a_stopped_queue_ends_after_the_current_turn_which_counts_as_no_further_
     let live_model = LiveModel::new([vec![
         call("c1", "wait", json!({})),
         result("c1", "wait", json!({"waited": true})),
-        said("done"),
+        transcription("done"),
         complete(),
     ]]);
     let text_model = Scripted::sequence([Reply::call("wait", json!({})), Reply::text("done")]);
@@ -267,11 +267,11 @@ async fn what_a_live_model_does_has_spans_with_its_tokens_in_the_trace_of_the_ca
         used(4),
         call("c1", "echo", json!({})),
         result("c1", "echo", json!({})),
-        wrote("one"),
+        text_reply("one"),
         used(5),
         complete(),
         Step::Expect(LiveRequest::content(Content::user("more"))),
-        said("two"),
+        transcription("two"),
         complete(),
     ]]);
     let root = model.agent("root", |llm| llm.tools = vec![tool("echo", |_, _| Ok(json!({})))]);
@@ -301,12 +301,12 @@ async fn what_a_live_model_does_has_spans_with_its_tokens_in_the_trace_of_the_ca
 #[tokio::test]
 async fn a_live_model_that_fails_has_a_failed_span() {
     let error = hatchery_core::ModelError::new(hatchery_core::ModelErrorKind::Server, "live", "it is away");
-    let model = LiveModel::new([vec![said("one"), Step::Fail(error)]]);
+    let model = LiveModel::new([vec![transcription("one"), Step::Fail(error)]]);
     let mut app = Harness::new(model.agent("root", |_| {})).await;
     let collector = Arc::new(Collector::default());
     app.runner = app.runner.with_span_exporter(collector.clone());
     let live = Live::start(&app).await;
-    live.queue.content(Content::user("hi")).await.unwrap();
+    live.queue.send_content(Content::user("hi")).await.unwrap();
     let error = send_endlessly(live, "more").await;
     app.runner.drain().await;
     let spans = collector.0.lock().unwrap().clone();

@@ -211,7 +211,7 @@ async fn the_error_of_the_model_call_limit_names_the_key_to_raise() {
 }
 
 #[tokio::test]
-async fn the_settings_of_an_app_override_those_of_a_run() {
+async fn settings_of_an_app_override_settings_of_a_run() {
     let model = Scripted::new().default_reply(Reply::call("again", json!({})));
     let agent = llm_with("root", model, |llm| llm.tools = vec![tool("again", |_, _| Ok(json!(1)))]);
     let mut app = Harness::new(agent).await;

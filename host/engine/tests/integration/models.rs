@@ -27,7 +27,7 @@ impl ModelResolver for Generations {
 }
 
 #[tokio::test]
-async fn the_models_of_a_run_are_those_of_its_beginning() {
+async fn a_run_keeps_the_models_that_it_began_with() {
     let generation = Arc::new(AtomicUsize::new(1));
     let named =
         |name: &str| llm_with(name, Scripted::new(), |llm| llm.model = Some(ModelRef::Named("component:a/b".into())));

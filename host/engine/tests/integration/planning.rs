@@ -30,7 +30,7 @@ async fn run_reply(reply: Reply) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_thinking_config_of_a_planner_replaces_that_of_the_agent() {
+async fn the_thinking_config_of_a_planner_replaces_the_thinking_config_of_the_agent() {
     let model = Arc::new(Scripted::sequence(["ok"]));
     let agent = llm_on("root", &model, |llm| {
         llm.generate_content_config.extra.insert("thinkingConfig".into(), json!({"thinkingBudget": 1}));

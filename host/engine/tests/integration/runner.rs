@@ -415,7 +415,7 @@ async fn a_slow_reader_gets_the_id_of_its_last_event_and_all_events_are_stored()
     let app = Harness::new(emits(200)).await;
     let mut run = app.start("hi").await;
     let first = run.next().await.unwrap().unwrap();
-    // The run waits for its reader once, and goes on.
+    // The run waits for its reader once, and continues.
     app.runner.drain().await;
     let (mut read, mut last) = (1, first.id.clone());
     let error = loop {

@@ -176,7 +176,7 @@ async fn an_agent_that_is_transferred_to_is_inside_of_the_one_that_hands_over() 
 }
 
 #[tokio::test]
-async fn failures_are_those_of_the_spans_they_pass() {
+async fn a_failure_is_recorded_in_each_span_that_it_passes() {
     let tool = function_tool("ask", "Asks.", |_: JsonMap, _| async {
         Err::<Value, _>(ToolError::Recoverable("nobody is there".into()))
     });
@@ -210,7 +210,7 @@ async fn what_is_dropped_at_a_time_limit_is_cancelled_and_no_success() {
 }
 
 #[tokio::test]
-async fn a_failure_of_an_agent_is_one_of_the_agent_that_has_transferred_to_it() {
+async fn a_failure_of_an_agent_is_also_a_failure_of_the_agent_that_has_transferred_to_it() {
     let model = Scripted::sequence([Reply::error(ModelErrorKind::Server, "the model is away")]);
     let helper = llm("helper").description("Helps.").model_instance("scripted", Arc::new(model));
     let model = Scripted::new().default_reply(Reply::call("transfer_to_agent", json!({"agent_name": "helper"})));

@@ -255,7 +255,7 @@ fn with_callback(at: HookPoint, target: &'static str) -> Agent {
 }
 
 #[tokio::test]
-async fn callbacks_hand_over() {
+async fn callbacks_transfer_to_another_agent() {
     let called = ["root: first; call work{}", r#"root: answer work{"result":"worked"}"#, "child: child"];
     let cases = [
         (HookPoint::BeforeAgent, vec!["root: ", "child: child"]),

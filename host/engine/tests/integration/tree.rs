@@ -68,7 +68,7 @@ fn a_sub_agent_is_found_only_below_its_own_parent() {
 }
 
 #[test]
-fn agents_are_listed_each_before_those_below_it() {
+fn each_agent_is_listed_before_the_agents_below_it() {
     let app = App::new("app", workflow("root", AgentKind::Sequential, vec![leaf("a"), leaf("b")])).unwrap();
     assert_eq!(app.agent_names(), ["root", "a", "b"]);
     let names: Vec<_> = family().iter().map(|(_, agent)| agent.name.clone()).collect();

@@ -42,7 +42,7 @@ enum TreePlan {
     Loop(Vec<TreePlan>, u32),
 }
 
-/// Something that a model asks for.
+/// A request in a model's response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ModelAction {
     /// Calls a tool.

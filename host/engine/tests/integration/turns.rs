@@ -103,7 +103,7 @@ fn echo() -> Scripted {
     Scripted::new().default_reply("{user}")
 }
 
-/// Two hosts, each with services of its own on the same sessions.
+/// Two hosts, each with its own services on the same sessions.
 async fn assert_no_interleaving(sessions: [Arc<dyn SessionService>; 2]) {
     let [first, second] = sessions;
     let services = services_on(first).await;

@@ -93,7 +93,7 @@ mod tests {
         assert!(!is_same(json!({"n": 6}), json!({"n": "6"})));
         assert!(!is_same(json!({"n": 6}), json!({"n": 6, "m": null})));
         assert!(!is_same(json!({"n": [1, 2]}), json!({"n": [2, 1]})));
-        // A float cannot tell these neighbours apart.
+        // These neighbours are the same float.
         assert!(is_same(json!({"n": 9007199254740993_u64}), json!({"n": 9007199254740993_u64})));
         assert!(!is_same(json!({"n": 9007199254740993_u64}), json!({"n": 9007199254740992_u64})));
         assert!(is_same(json!({"n": 9007199254740993_u64}), json!({"n": 9007199254740992.0})));

@@ -59,7 +59,7 @@ impl EngineError {
     /// Returns true if the container does not exist or does not run.
     pub(super) fn is_gone(&self) -> bool {
         let Self::Refused { status, message } = self else { return false };
-        // Podman 4 has no status of its own for it.
+        // Podman 4 has no specific status for it.
         matches!(*status, StatusCode::NOT_FOUND | StatusCode::CONFLICT) || message.contains(PODMAN_IS_GONE)
     }
 }

@@ -1,4 +1,4 @@
-//! Parser of the output of a container. It is untrusted: code can print anything in its place.
+//! Parser of the output of a container. It is untrusted: code can print anything instead.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -14,7 +14,7 @@ use crate::suite::{ENDED, Log, TestEngine, UNUSABLE, code, executor, failure, ru
 const KINDS: [EngineKind; 2] = [EngineKind::Docker, EngineKind::Podman];
 const LABEL: &str = "hatchery=code";
 
-/// What a model is told if the process of its code has ended.
+/// The message to the model if the process of its code has ended.
 const CRASHED: &str = "the process of the code has ended: it may have used too much memory";
 
 impl TestEngine for ContainerEngine {

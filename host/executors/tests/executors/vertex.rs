@@ -1,4 +1,4 @@
-//! Code in an extension of Vertex AI, with a server in its place.
+//! Code in an extension of Vertex AI, with a mock server.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -139,7 +139,7 @@ async fn a_token_that_is_refused_is_replaced_for_the_next_call() {
 }
 
 #[tokio::test]
-async fn code_that_fails_is_no_error_and_an_extension_that_fails_is_one_of_the_operator() {
+async fn failed_code_is_no_error_and_a_failed_extension_is_an_error_for_the_operator() {
     let (_, executor) = Vertex::start(ExtensionOperation::Execute).await;
     let output = executor.execute(code("fail"), &call_in("s")).await.unwrap();
     assert_eq!(output.stderr, "NameError");

@@ -37,7 +37,7 @@ struct Question {
 
 impl Question {
     /// Returns the question of a request. `None` if it asks a person to open a URL.
-    fn of(request: &ElicitRequestParams) -> Option<Self> {
+    fn from_request(request: &ElicitRequestParams) -> Option<Self> {
         let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else { return None };
         Some(Self { message: message.clone(), schema: serde_json::to_value(requested_schema).ok()? })
     }
@@ -87,7 +87,7 @@ struct Answer {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Questions {
     answers: Vec<Answer>,
-    /// The question that a person is asked.
+    /// The question to the person.
     open: Option<Question>,
 }
 
@@ -187,7 +187,7 @@ impl Elicitation {
     /// Passes a request on to the client of the run. `None` if it does not answer during the run, or not as the form
     /// demands.
     async fn forward(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
-        let question = Question::of(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
+        let question = Question::from_request(request).filter(|_| self.cx.has_interactive_input(InputKind::Form))?;
         if self.forwarded.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
             return Some(ElicitResult::new(ElicitationAction::Decline));
         }
@@ -206,7 +206,7 @@ impl Elicitation {
 
     fn known_answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         let decline = Some(ElicitResult::new(ElicitationAction::Decline));
-        let Some(question) = Question::of(request) else { return decline };
+        let Some(question) = Question::from_request(request) else { return decline };
         let mut questions = self.questions.lock_unpoisoned();
         if let Some(answer) = questions.answers.iter().find(|answer| answer.question == question) {
             return Some(match &answer.content {

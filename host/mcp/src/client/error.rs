@@ -11,9 +11,9 @@ pub enum McpError {
     /// A setting needs a variable of the host's environment.
     #[error("`{key}` needs the environment variable {name} of the host, which is not set")]
     Variable {
-        /// The setting.
+        /// The key of the setting.
         key: String,
-        /// The variable.
+        /// The name of the variable.
         name: String,
     },
     /// A header of the configuration is not a valid header.
@@ -22,7 +22,7 @@ pub enum McpError {
     /// The program cannot be started.
     #[error("cannot start `{command}`: {reason}; check that it is installed and on the PATH of the host")]
     Start {
-        /// The program.
+        /// The path or name of the program.
         command: String,
         reason: String,
     },
@@ -73,7 +73,7 @@ pub enum McpError {
     /// A prompt cannot be used as an instruction.
     #[error("its prompt `{name}` cannot be used: {reason}")]
     Prompt {
-        /// The prompt.
+        /// The name of the prompt.
         name: String,
         reason: String,
     },

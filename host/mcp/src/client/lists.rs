@@ -1,4 +1,4 @@
-//! Lists of a server: fetched page by page, and again after the server has said that they have changed.
+//! Lists of a server: fetched page by page, and again after the server has reported a change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -53,15 +53,15 @@ type CreatedTools = (Arc<ToolListing>, Vec<Arc<dyn Tool>>);
 impl McpToolset {
     /// Creates a toolset with its own server, for agents in code. [`Toolset::close`] ends the connection.
     pub fn new(server: impl Into<Arc<str>>, config: ServerConfig, options: ToolsetOptions) -> Self {
-        Self::of(Server::new(server, config), None, options)
+        Self::from_parts(Server::new(server, config), None, options)
     }
 
     /// Creates a toolset of a server that others use too.
     pub(super) fn with_server(server: &Arc<SharedServer>, options: ToolsetOptions) -> Self {
-        Self::of(Arc::clone(&**server), Some(server.clone()), options)
+        Self::from_parts(Arc::clone(&**server), Some(server.clone()), options)
     }
 
-    fn of(server: Arc<Server>, shared: Option<Arc<SharedServer>>, options: ToolsetOptions) -> Self {
+    fn from_parts(server: Arc<Server>, shared: Option<Arc<SharedServer>>, options: ToolsetOptions) -> Self {
         let name = format!("mcp:{}", server.name);
         let is_offered = options.resources && includes(&server.config.tools, LOAD_RESOURCE);
         let load_resource = is_offered.then(|| {
@@ -81,7 +81,7 @@ impl McpToolset {
     }
 
     /// Returns the server for the session of a call, its tools, and whether it has resources.
-    async fn listing(&self, cx: &CallContext) -> Result<(ServerInUse, Arc<ToolListing>, bool), McpError> {
+    async fn list_tools(&self, cx: &CallContext) -> Result<(ServerInUse, Arc<ToolListing>, bool), McpError> {
         let server = self.server.for_session(cx).await?;
         let connection = server.connection().await?;
         Ok((server, connection.tools().await?, connection.has_resources()))
@@ -123,11 +123,11 @@ impl Toolset for McpToolset {
     }
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
-        let listing = self.listing(cx).await;
+        let listing = self.list_tools(cx).await;
         let (server, listing, has_resources) = listing.map_err(|error| self.server.unavailable(&error))?;
         let mut created = self.created.lock_unpoisoned();
         let mut tools = match created.as_ref() {
-            Some((of, tools)) if Arc::ptr_eq(of, &listing) => tools.clone(),
+            Some((created_from, tools)) if Arc::ptr_eq(created_from, &listing) => tools.clone(),
             _ => {
                 let tools = self.create(&server, &listing);
                 *created = Some((listing, tools.clone()));

@@ -145,7 +145,7 @@ impl McpService {
             let _ = context.peer.notify_resource_list_changed().await;
         }
         let key = SessionKey::new(name, user(context), session.as_str());
-        // What the agent has said before a person has answered is about the question.
+        // Messages of the agent from before the answer of a person belong to the question.
         let last_run = events.get(last_run..).unwrap_or_default();
         Ok(self.app_result(&key, last_run, &events).await)
     }
@@ -308,7 +308,7 @@ impl McpService {
         blocks
     }
 
-    /// Returns the newest version of a file, whose bytes it subtracts from `free`.
+    /// Returns the newest version of a file, and subtracts its number of bytes from `free`.
     async fn artifact_block(
         &self,
         key: &SessionKey,
@@ -369,12 +369,12 @@ pub(super) fn user(context: &RequestContext<RoleServer>) -> &str {
     scope(context).and_then(|scope| scope.user.as_deref()).unwrap_or(ANONYMOUS_USER)
 }
 
-/// Returns the user that stands for an authenticated client without a user, such as `key ci`.
+/// Returns the user id for an authenticated client without a user, such as `key ci`.
 pub fn client_user(client: &str) -> String {
     format!("{CLIENT_USER_PREFIX}{}", client.replacen(' ', "_", 1))
 }
 
-/// Returns true for a user that stands for clients without a user.
+/// Returns true for the user id of a client without a user.
 pub fn is_reserved_user(id: &str) -> bool {
     id == ANONYMOUS_USER || id.starts_with(CLIENT_USER_PREFIX)
 }

@@ -22,7 +22,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    fn of(call: &FunctionCall) -> Option<Self> {
+    fn from_call(call: &FunctionCall) -> Option<Self> {
         let confirmation: ToolConfirmation = serde_json::from_value(call.args.get("toolConfirmation")?.clone()).ok()?;
         let original = call.args.get("originalFunctionCall")?;
         let name = original.get("name")?.as_str()?;
@@ -79,7 +79,7 @@ fn defaults(schema: &Value) -> JsonMap {
 /// Returns the questions of a run that waits for their answers.
 pub(super) fn questions(events: &[Arc<Event>]) -> Vec<Question> {
     let calls = events.iter().flat_map(|event| event.function_calls());
-    calls.filter(|call| call.name == REQUEST_CONFIRMATION).filter_map(Question::of).collect()
+    calls.filter(|call| call.name == REQUEST_CONFIRMATION).filter_map(Question::from_call).collect()
 }
 
 /// Asks the person at the client. Returns the message that continues the run.

@@ -49,7 +49,8 @@ impl ExposedTools {
             let description = catalog.app(&app).map(|app| app.root().description.clone()).unwrap_or_default();
             exposed.add(run_tool(&app, &description), Target::App(app));
         }
-        let is_private = |name: &str| name.split_once('/').is_some_and(|(of, _)| exposure.private.contains(of));
+        let is_private =
+            |name: &str| name.split_once('/').is_some_and(|(component, _)| exposure.private.contains(component));
         let public = catalog.tool_names().into_iter().filter(|name| !is_private(name));
         for name in public.filter(|name| matches_any(&exposure.tools, name)) {
             let Some(tool) = catalog.tool(&name).filter(|tool| tool.is_callable()) else { continue };

@@ -49,7 +49,7 @@ impl<'a> Pattern<'a> {
         text.strip_prefix(self.prefix)?.strip_suffix(self.suffix).filter(|value| !value.is_empty())
     }
 
-    fn with(&self, value: &str) -> String {
+    fn expand(&self, value: &str) -> String {
         format!("{}{value}{}", self.prefix, self.suffix)
     }
 }
@@ -124,7 +124,7 @@ impl FileResource {
             return None;
         }
         let name = self.name();
-        Some(self.file.with_file_name(Pattern::parse(&name)?.with(&value)))
+        Some(self.file.with_file_name(Pattern::parse(&name)?.expand(&value)))
     }
 
     /// Returns the values of the placeholder that begin with `prefix` and have a file, sorted. Empty for a placeholder

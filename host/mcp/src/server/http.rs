@@ -33,7 +33,7 @@ impl McpEndpoint {
         Self::with_config(service, config.disable_allowed_hosts().with_max_request_body_bytes(usize::MAX))
     }
 
-    /// Creates the endpoint of a service, for a server on loopback without checks of its own: requests for other hosts,
+    /// Creates the endpoint of a service, for a server on loopback without its own checks: requests for other hosts,
     /// and requests of web pages from elsewhere, are refused.
     pub fn on_loopback(service: McpService) -> Self {
         let origins = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];

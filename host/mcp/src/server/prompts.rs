@@ -25,7 +25,7 @@ pub struct ExposedPrompt {
     pub description: String,
     /// The arguments in order.
     pub arguments: Vec<PromptParameter>,
-    /// The messages. `{NAME}` in their texts and URIs stands for an argument.
+    /// The messages. `{NAME}` in their texts and URIs is replaced by an argument.
     pub messages: Vec<ExposedMessage>,
 }
 

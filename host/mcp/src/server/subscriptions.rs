@@ -13,7 +13,7 @@ use super::files::{FileResource, Stamp};
 /// Maximum number of resources that one client watches.
 const MAX_WATCHED: usize = 256;
 
-/// The time between two looks at watched files.
+/// The interval at which watched files are checked.
 const FILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A change of the artifacts of a user.

@@ -45,7 +45,7 @@ async fn asking_app() -> CallingApp {
     CallingApp::with_replies(asking_toolset(), replies()).await
 }
 
-/// Returns the id and the arguments of the call with which a person is asked.
+/// Returns the id and the arguments of the call that asks a person.
 fn request(events: &[Arc<Event>]) -> Option<(String, Value)> {
     let mut calls = events.iter().flat_map(|event| event.function_calls());
     let call = calls.find(|call| call.name == REQUEST_CONFIRMATION)?;
@@ -100,7 +100,7 @@ async fn an_answer_that_does_not_match_the_form_is_not_sent() {
     assert!(error.contains("the person's answer does not match the form"), "{error}");
 }
 
-/// A callback that wants the server to get an answer that no person has given.
+/// A callback that tries to forge the answer of a person.
 enum Impostor {
     /// Puts the answer into the state of the call.
     Answers,

@@ -75,7 +75,7 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
             settings.insert(key.to_owned(), value);
         }
     };
-    let thinking = config.extra.get("thinkingConfig").map(Thinking::of);
+    let thinking = config.extra.get("thinkingConfig").map(Thinking::new);
     let budget = thinking.as_ref().and_then(|thinking| thinking.budget).unwrap_or(0);
     set("max_tokens", Some(config.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS + budget).into()));
     set("temperature", config.temperature.map(Value::from));
@@ -101,7 +101,7 @@ struct Thinking {
 }
 
 impl Thinking {
-    fn of(config: &Value) -> Self {
+    fn new(config: &Value) -> Self {
         let budget = config.get("thinkingBudget").and_then(Value::as_u64);
         let level = config.get("thinkingLevel").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
         Self {

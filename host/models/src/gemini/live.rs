@@ -57,7 +57,7 @@ struct GeminiProtocol {
     dialer: Dialer,
     /// Continues the connection.
     handle: Option<String>,
-    /// True once the server has said that it will close the connection.
+    /// True once the server has announced that it will close the connection.
     is_leaving: bool,
     /// True while the model speaks.
     is_in_turn: bool,

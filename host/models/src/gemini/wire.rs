@@ -71,7 +71,7 @@ pub(super) fn request(
 }
 
 fn tools(request: &LlmRequest) -> Vec<ToolJson<'_>> {
-    let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::of(tool)).collect();
+    let declarations: Vec<_> = request.tools.iter().map(|tool| Declaration::new(tool)).collect();
     let functions = (!declarations.is_empty()).then_some(ToolJson::Functions { function_declarations: declarations });
     functions.into_iter().chain(request.model_tools.iter().map(ToolJson::ModelTool)).collect()
 }
@@ -145,7 +145,7 @@ struct Declaration<'a> {
 }
 
 impl<'a> Declaration<'a> {
-    fn of(tool: &'a FunctionDeclaration) -> Self {
+    fn new(tool: &'a FunctionDeclaration) -> Self {
         Self {
             name: &tool.name,
             description: &tool.description,
@@ -228,19 +228,19 @@ impl Serialize for PartRef<'_> {
             PartData::Other => {}
             PartData::Text(text) => map.serialize_entry("text", text)?,
             PartData::InlineData(blob) if accepts(&blob.mime_type) => {
-                map.serialize_entry("inlineData", &BlobJson::of(blob))?;
+                map.serialize_entry("inlineData", &BlobJson::new(blob))?;
             }
             PartData::InlineData(blob) => {
                 let text = files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into());
                 return Self::serialize_text(map, &text);
             }
             PartData::FileData(file) if file.mime_type.as_deref().is_none_or(accepts) => {
-                map.serialize_entry("fileData", &FileJson::of(file))?;
+                map.serialize_entry("fileData", &FileJson::new(file))?;
             }
             PartData::FileData(file) => return Self::serialize_text(map, &files::name_of_file(file)),
-            PartData::FunctionCall(call) => map.serialize_entry("functionCall", &CallJson::of(call))?,
+            PartData::FunctionCall(call) => map.serialize_entry("functionCall", &CallJson::new(call))?,
             PartData::FunctionResponse(response) => {
-                map.serialize_entry("functionResponse", &ResponseJson::of(response))?;
+                map.serialize_entry("functionResponse", &ResponseJson::new(response))?;
             }
             PartData::ExecutableCode(code) => map.serialize_entry("executableCode", code)?,
             PartData::CodeExecutionResult(result) => map.serialize_entry("codeExecutionResult", result)?,
@@ -281,7 +281,7 @@ struct BlobJson<'a> {
 }
 
 impl<'a> BlobJson<'a> {
-    fn of(blob: &'a Blob) -> Self {
+    fn new(blob: &'a Blob) -> Self {
         Self { mime_type: &blob.mime_type, data: Base64(&blob.data) }
     }
 }
@@ -295,7 +295,7 @@ struct FileJson<'a> {
 }
 
 impl<'a> FileJson<'a> {
-    fn of(file: &'a FileData) -> Self {
+    fn new(file: &'a FileData) -> Self {
         Self { file_uri: &file.file_uri, mime_type: file.mime_type.as_deref() }
     }
 }
@@ -311,7 +311,7 @@ struct CallJson<'a> {
 }
 
 impl<'a> CallJson<'a> {
-    fn of(call: &'a FunctionCall) -> Self {
+    fn new(call: &'a FunctionCall) -> Self {
         Self { id: provider_id(call.id.as_deref()), name: &call.name, args: &call.args, extra: &call.extra }
     }
 }
@@ -327,7 +327,7 @@ struct ResponseJson<'a> {
 }
 
 impl<'a> ResponseJson<'a> {
-    fn of(response: &'a FunctionResponse) -> Self {
+    fn new(response: &'a FunctionResponse) -> Self {
         Self {
             id: provider_id(response.id.as_deref()),
             name: &response.name,

@@ -53,7 +53,7 @@ pub(super) enum ToolChoice {
 }
 
 impl ToolChoice {
-    pub(super) fn of(config: &GenerateContentConfig) -> Option<Self> {
+    pub(super) fn from_config(config: &GenerateContentConfig) -> Option<Self> {
         let choice = tool_choice_of(config.extra.get("toolConfig")?, Value::clone)?;
         match choice.as_str()? {
             "auto" => Some(Self::Auto),

@@ -116,7 +116,7 @@ impl ModelProvider for GenaiProvider {
         let service = SERVICES.iter().find(|(known, _)| *known == kind).map(|(_, service)| service);
         let service = service.ok_or_else(|| unknown("genai has no provider of this name"))?;
         let connection = connection.or(&service.connection(&self.settings));
-        let endpoint = Endpoint::of(name, &service.info, &connection, Authentication::Library, &self.http)?;
+        let endpoint = Endpoint::for_service(name, &service.info, &connection, Authentication::Library, &self.http)?;
         // Without a key, the library would look for one in the environment.
         let key = connection.api_key.as_ref().map_or("", |key| key.expose());
         let mut provider = ProviderConfig::from_auth(AuthData::from_single(key));

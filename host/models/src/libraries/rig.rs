@@ -95,7 +95,7 @@ impl ModelProvider for RigProvider {
         let service = SERVICES.iter().find(|(known, _)| *known == id).map(|(_, service)| service);
         let service = service.ok_or_else(|| unknown("rig has no provider of this name".into()))?;
         let connection = connection.or(&service.connection(&self.settings));
-        let endpoint = Endpoint::of(name, &service.info, &connection, Authentication::Library, &self.http)?;
+        let endpoint = Endpoint::for_service(name, &service.info, &connection, Authentication::Library, &self.http)?;
         let reference = match &connection.base_url {
             None => reference,
             Some(url) => {

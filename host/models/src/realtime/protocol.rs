@@ -122,7 +122,7 @@ impl RealtimeProtocol {
     /// Returns true for the event that ends the setup.
     ///
     /// # Errors
-    /// The error that the server reports in its place.
+    /// The error that the server reports instead.
     pub(super) fn is_set_up(&self, json: &[u8]) -> Result<bool, ModelError> {
         let event = self.parse(json)?;
         match event.error {

@@ -64,7 +64,7 @@ pub(super) fn items(request: &LlmRequest) -> Result<Vec<Item<'_>>, String> {
 fn assistant<'a>(content: &'a Content, items: &mut Vec<Item<'a>>) -> Result<(), String> {
     for part in &content.parts {
         match &part.data {
-            _ if part.thought => items.extend(reasoning(part)),
+            _ if part.thought => items.extend(reasoning_item(part)),
             PartData::Text(text) => add_text(items, text),
             PartData::FunctionCall(call) => items.push(function_call(call)?),
             PartData::ExecutableCode(code) => add_text(items, code_fence(code.language.as_deref(), &code.code)),
@@ -81,7 +81,7 @@ fn assistant<'a>(content: &'a Content, items: &mut Vec<Item<'a>>) -> Result<(), 
 }
 
 /// Returns a thought that OpenAI has encrypted. Others are omitted.
-fn reasoning(part: &Part) -> Option<Item<'_>> {
+fn reasoning_item(part: &Part) -> Option<Item<'_>> {
     let encrypted_content = SignatureKind::Reasoning.read(part)?;
     let text = part.as_text().filter(|text| !text.is_empty());
     Some(Item::Reasoning {

@@ -97,7 +97,7 @@ fn settings(model: &str, config: &GenerateContentConfig) -> JsonMap {
     set("top_p", config.top_p.map(Value::from));
     set("max_output_tokens", config.max_output_tokens.map(Value::from));
     set("text", text_format(config));
-    set("reasoning", config.extra.get("thinkingConfig").and_then(reasoning));
+    set("reasoning", config.extra.get("thinkingConfig").and_then(reasoning_config));
     let one = |name: &Value| json!({ "type": "function", "name": name });
     set("tool_choice", config.extra.get("toolConfig").and_then(|tool_config| tool_choice_of(tool_config, one)));
     for (key, value) in extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
@@ -129,7 +129,7 @@ fn text_format(config: &GenerateContentConfig) -> Option<Value> {
     Some(json!({ "format": format }))
 }
 
-fn reasoning(config: &Value) -> Option<Value> {
+fn reasoning_config(config: &Value) -> Option<Value> {
     let mut reasoning = JsonMap::new();
     if let Some(level) = config.get("thinkingLevel").and_then(Value::as_str) {
         reasoning.insert("effort".to_owned(), level.to_ascii_lowercase().into());

@@ -19,7 +19,7 @@ pub(super) struct RecentHistory<'a> {
 }
 
 impl<'a> RecentHistory<'a> {
-    pub(super) fn of(request: &'a LlmRequest) -> Self {
+    pub(super) fn new(request: &'a LlmRequest) -> Self {
         let mut history = Self {
             request,
             user: Cow::Borrowed(""),

@@ -128,7 +128,8 @@ impl Placeholder {
             Self::Tool(path) => {
                 let response =
                     turn_match.tool_result.ok_or("the reply uses {tool}, but the last message is not a tool result")?;
-                look_up(&response.response, path).ok_or_else(|| missing(&response.name, path, &response.response))
+                look_up(&response.response, path)
+                    .ok_or_else(|| missing_value_error(&response.name, path, &response.response))
             }
             Self::Tools(name_or_index, path) => {
                 let response = turn_match
@@ -141,7 +142,8 @@ impl Placeholder {
                             "the reply uses {{tools.{name_or_index}}}, but the last message has no result of that tool"
                         )
                     })?;
-                look_up(&response.response, path).ok_or_else(|| missing(&response.name, path, &response.response))
+                look_up(&response.response, path)
+                    .ok_or_else(|| missing_value_error(&response.name, path, &response.response))
             }
         }
     }
@@ -157,7 +159,7 @@ fn look_up<'a>(map: &'a JsonMap, path: &[String]) -> Option<Cow<'a, Value>> {
         .map(Cow::Borrowed)
 }
 
-fn missing(tool: &str, path: &[String], result: &JsonMap) -> String {
+fn missing_value_error(tool: &str, path: &[String], result: &JsonMap) -> String {
     let path = path.join(".");
     let result = truncate_chars(&Value::Object(result.clone()).to_string(), MAX_RESULT_CHARS);
     format!("the reply uses `{path}` of the result of `{tool}`, which is {result}")

@@ -207,7 +207,7 @@ async fn the_timeout_of_http_options_ends_a_call() {
 }
 
 #[tokio::test]
-async fn after_three_attempts_the_error_is_that_of_the_last_response() {
+async fn after_three_attempts_the_error_of_the_last_response_is_returned() {
     let provider = MockProvider::start([busy(), busy(), busy(), hello()]).await;
     let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
     assert_eq!(

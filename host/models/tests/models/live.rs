@@ -366,12 +366,13 @@ async fn speech_and_calls_of_tools_arrive_in_order() {
     )])
     .await;
     let connection = server.connect(empty_request()).await.unwrap();
-    let heard = |text: &str, finished| LiveResponse::InputTranscription(Transcription { text: text.into(), finished });
+    let transcription =
+        |text: &str, finished| LiveResponse::InputTranscription(Transcription { text: text.into(), finished });
     let args = JsonMap::from_iter([("sides".to_owned(), json!(6))]);
     let call = FunctionCall { id: Some("c1".into()), name: "roll_die".into(), args, ..FunctionCall::default() };
     let expected = [
-        heard("Roll ", false),
-        heard("a die", true),
+        transcription("Roll ", false),
+        transcription("a die", true),
         LiveResponse::Content(audio(&[1, 2])),
         output("One moment"),
         LiveResponse::ToolCalls(vec![call]),

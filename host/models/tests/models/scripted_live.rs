@@ -127,7 +127,7 @@ async fn a_user_who_begins_to_speak_interrupts_a_reply() {
 }
 
 #[tokio::test]
-async fn an_error_of_a_script_is_that_of_the_connection() {
+async fn an_error_of_a_script_is_an_error_of_the_connection() {
     let (_folder, model) = model();
     let connection = connect(&model, "TEXT").await;
     connection.send(text("break")).await.unwrap();

@@ -10,7 +10,7 @@ use reqwest::{Method, Url};
 
 use super::user::{UserAuthenticator, auth_error};
 use super::{
-    ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, Refusable, ServiceAccount, setting,
+    ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, Refusable, ServiceAccount, setting_error,
 };
 use crate::error::{ApiError, read};
 use crate::http::{Transport, redact};
@@ -98,7 +98,7 @@ impl Authenticator {
 impl ClientCredentials {
     async fn fetch(&self, transport: &Transport) -> Result<TokenResponse, ApiError> {
         let url = Url::parse(&self.token_url).ok().filter(|url| url.scheme() == "https" || is_loopback(url));
-        let url = url.ok_or_else(|| setting("auth.oauth2.token_url", "it is not an https URL"))?;
+        let url = url.ok_or_else(|| setting_error("auth.oauth2.token_url", "it is not an https URL"))?;
         let id = read(&self.client_id, "auth.oauth2.client_id")?;
         let secret = Secret::from(read(&self.client_secret, "auth.oauth2.client_secret")?);
         let mut form = vec![("grant_type", Secret::from("client_credentials"))];

@@ -21,7 +21,7 @@ pub(crate) use parameter::{Location, Parameter, Style};
 /// Maximum length of the description of a tool in bytes.
 const MAX_TEXT: usize = 1_024;
 
-/// Maximum number of operations that are looked at.
+/// Maximum number of operations that are read.
 const MAX_OPERATIONS: usize = 20_000;
 
 /// Maximum number of parameters of an operation.

@@ -30,7 +30,7 @@ impl Document {
         let url = match settings.base_url {
             Some(url) => url.to_owned(),
             None => {
-                let server = |of: &Value| of.get("servers")?.get(0).cloned();
+                let server = |object: &Value| object.get("servers")?.get(0).cloned();
                 let server = server(operation).or_else(|| server(path_item)).or_else(|| server(&self.root));
                 match server {
                     Some(server) => substitute(&server, settings.variables)?,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::*;
 
 async fn reason(text: &str) -> String {
-    Server::echo().await.api_of_text(text).reason().await
+    Server::echo().await.api_from_text(text).reason().await
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_schema_that_is_too_large_leaves_its_operation_out() {
 async fn a_document_is_read_up_to_its_limit() {
     let large = format!("openapi: 3.1.0\n# {}", "x".repeat(50 << 20));
     let server = Server::start(|_| axum::response::IntoResponse::into_response("x".repeat(50 << 20))).await;
-    let mut api = server.api_of_text(&large);
+    let mut api = server.api_from_text(&large);
     let expected = "its document is larger than 8388608 bytes; raise `max_document` to allow more";
     assert_eq!(api.reason().await, expected);
     api.config.document = DocumentSource::Url(server.url("/openapi.json"));
@@ -174,7 +174,7 @@ async fn a_document_that_is_elsewhere_or_missing_is_told() {
         _ => axum::response::IntoResponse::into_response(axum::http::StatusCode::NOT_FOUND),
     })
     .await;
-    let mut api = server.api_of_text("");
+    let mut api = server.api_from_text("");
     api.config.document = DocumentSource::Url(server.url("/none"));
     assert_eq!(api.reason().await, "its document cannot be read: the answer has the status 404 Not Found");
     api.config.document = DocumentSource::Url(server.url("/moved"));

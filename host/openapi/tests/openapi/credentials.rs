@@ -1,4 +1,4 @@
-//! Credentials that the host adds, and that nobody else sees.
+//! Credentials that the host adds, and that neither models nor components see.
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
@@ -129,7 +129,7 @@ async fn a_literal_header_with_credentials_is_hidden_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn cookies_of_arguments_are_added_to_those_of_the_settings() {
+async fn cookies_of_arguments_are_added_to_cookies_of_the_settings() {
     let server = Server::start(|_| "ok".into_response()).await;
     let theme = json!({"name": "theme", "in": "cookie", "allowReserved": true, "schema": {"type": "string"}});
     let mut api = server.api(&operation(json!({"parameters": [theme]})));

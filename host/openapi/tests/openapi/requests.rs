@@ -24,7 +24,7 @@ async fn parameters_are_in_the_path_the_query_headers_and_cookies() {
                 - {name: theme, in: cookie, schema: {type: string}}\n        \
                 - {name: Authorization, in: header, schema: {type: string}}\n\
                 components: {parameters: {Id: {name: id, in: path, required: true, schema: {type: string}}}}\n";
-    let api = server.api_of_text(text);
+    let api = server.api_from_text(text);
     let required = api.schema("findPets").await["required"].clone();
     assert_eq!(required, json!(["tags", "id"]));
     let args = json!({

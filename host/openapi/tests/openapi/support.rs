@@ -81,11 +81,11 @@ impl Server {
 
     /// Returns the settings of an API with this document, whose requests may go to this server only.
     pub fn api(&self, document: &Value) -> Api {
-        self.api_of_text(&document.to_string())
+        self.api_from_text(&document.to_string())
     }
 
     /// Like [`Server::api`], with the text of a document.
-    pub fn api_of_text(&self, text: &str) -> Api {
+    pub fn api_from_text(&self, text: &str) -> Api {
         // A provider of the process is installed by the host otherwise.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let folder = tempfile::tempdir().unwrap();

@@ -268,7 +268,7 @@ async fn a_token_is_kept_for_later_calls_and_refreshed_before_it_expires() {
     let events = app.run("again?").await;
     assert!(no_request(&events));
     assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));
-    // The new one lives for less than a minute, so it is refreshed at once.
+    // The new one is valid for less than a minute, so it is refreshed at once.
     let events = app.run("and again?").await;
     assert!(no_request(&events));
     assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));

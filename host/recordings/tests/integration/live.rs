@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use crate::support::*;
 
-/// A live model that repeats its input, counts by two when it is told to `count`, and breaks down at `fail`.
+/// A live model that repeats its input, counts by two at `count`, and fails at `fail`.
 struct Parrot;
 
 struct Connection {
@@ -190,7 +190,7 @@ async fn a_replayed_conversation_has_the_same_events_and_state_without_model_and
 }
 
 #[tokio::test]
-async fn the_messages_of_a_conversation_are_those_of_the_user_and_the_next_run_follows_them() {
+async fn the_messages_of_a_conversation_are_user_messages_and_the_next_run_follows_them() {
     let folder = tempfile::tempdir().unwrap();
     let app = recorded(&folder).await;
     assert!(converse(&app, vec![sound(&[1]), sound(&[2]), text("hello")]).await.1.is_none());

@@ -33,7 +33,7 @@ impl ApiKeys {
         Ok(Self(opened))
     }
 
-    /// Returns whose key has this hash. The time that this takes depends on neither the hash nor the keys.
+    /// Returns the owner of the key with this hash. Takes a time that depends on neither the hash nor the keys.
     pub(super) fn find(&self, hash: &Hash) -> Option<Principal> {
         let mut found = None;
         for (known, principal) in &self.0 {

@@ -20,7 +20,7 @@ pub(super) enum Credential<'a> {
 impl<'a> Credential<'a> {
     /// Returns the first of `Authorization`, `x-api-key` and, if `accepts_login`, the cookie of a login. A header that
     /// cannot be read counts, so that a request has one meaning.
-    pub(super) fn of(headers: &'a HeaderMap, accepts_login: bool) -> Option<Self> {
+    pub(super) fn from_headers(headers: &'a HeaderMap, accepts_login: bool) -> Option<Self> {
         let secret = match (headers.get(header::AUTHORIZATION), headers.get(API_KEY)) {
             (Some(value), _) => bearer(value.to_str().unwrap_or_default()),
             (None, Some(value)) => value.to_str().unwrap_or_default().trim(),
@@ -42,15 +42,15 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// Returns the credentials of a request, whose cookie counts if `accepts_login`.
-    pub(crate) fn of(request: &Request, accepts_login: bool) -> Self {
+    pub(crate) fn from_request(request: &Request, accepts_login: bool) -> Self {
         let is_kept = |name: &&HeaderName| [header::AUTHORIZATION, API_KEY, header::COOKIE].contains(name);
         let kept = request.headers().iter().filter(|(name, _)| is_kept(name));
         let headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { headers, accepts_login, peer: Peer::of(request.extensions()) }
+        Self { headers, accepts_login, peer: Peer::from_extensions(request.extensions()) }
     }
 
     pub(super) fn credential(&self) -> Option<Credential<'_>> {
-        Credential::of(&self.headers, self.accepts_login)
+        Credential::from_headers(&self.headers, self.accepts_login)
     }
 
     pub(super) fn peer(&self) -> Option<Peer> {
@@ -93,8 +93,8 @@ mod tests {
             (vec![cookie.clone()], Some(Credential::Login("l1"))),
             (vec![(header::COOKIE, "theme=dark")], None),
         ] {
-            assert_eq!(Credential::of(&headers(&pairs), true), expected, "{pairs:?}");
+            assert_eq!(Credential::from_headers(&headers(&pairs), true), expected, "{pairs:?}");
         }
-        assert_eq!(Credential::of(&headers(&[cookie]), false), None);
+        assert_eq!(Credential::from_headers(&headers(&[cookie]), false), None);
     }
 }

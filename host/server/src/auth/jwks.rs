@@ -18,7 +18,7 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 /// The age from which keys are no longer used if they cannot be read again.
 const MAX_OUTAGE: Duration = Duration::from_secs(24 * 3600);
 
-/// How often keys are read at most: tokens with made-up key ids cause no flood of requests to the issuer.
+/// Maximum number of consecutive reads of the keys, so that tokens with made-up key ids do not flood the issuer.
 const MAX_BURST: u32 = 4;
 const INTERVAL: Duration = Duration::from_secs(30);
 
@@ -68,7 +68,7 @@ impl KeySet {
     }
 }
 
-/// How often keys may still be read.
+/// The number of reads of keys that are left, which is refilled over time.
 struct Budget {
     left: u32,
     refilled: Instant,
@@ -96,8 +96,8 @@ impl Jwks {
         Ok(Self { url: url.into(), client, known: Mutex::default(), refresh: tokio::sync::Mutex::new(budget) })
     }
 
-    /// Returns the key for a token. Reads the keys of the issuer if there is none, or if they are old. Nobody waits for
-    /// that who has an old key, but the one who reads.
+    /// Returns the key for a token. Reads the keys of the issuer if there is none, or if they are old. While one caller
+    /// reads them, other callers use an old key without waiting.
     pub(super) async fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, KeyError> {
         let known = self.current_keys();
         let usable = known.as_ref().filter(|set| set.read.elapsed() < MAX_OUTAGE);
@@ -181,7 +181,7 @@ fn public_key(jwk: Jwk) -> Option<PublicKey> {
         AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
             (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
         }
-        // Secrets among them, which verify what everybody who knows the set can sign.
+        // Symmetric keys too: everybody who can read the key set could sign tokens with them.
         _ => return None,
     };
     if jwk.common.key_algorithm.is_some_and(|own| own != name) {

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::RequestHead;
 
-/// Nothing but the form.
+/// The content security policy of the pages, which allows only the form.
 const POLICY: HeaderValue =
     HeaderValue::from_static("default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
 
@@ -87,7 +87,7 @@ mod tests {
     fn only_browsers_that_open_the_page_get_it() {
         let opens = |method: &str, path: &str, accept: &str| {
             let request = Request::builder().method(method).uri(path).header(header::ACCEPT, accept);
-            opens_page(&RequestHead::of(&request.body(Body::empty()).unwrap(), true))
+            opens_page(&RequestHead::new(&request.body(Body::empty()).unwrap(), true))
         };
         assert!(opens("GET", "/dev-ui/apps/dice", "text/html,*/*;q=0.8"));
         assert!(!opens("GET", "/dev-ui/assets/a.js", "*/*"));

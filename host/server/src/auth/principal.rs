@@ -78,12 +78,12 @@ impl Principal {
         }
     }
 
-    /// Returns true if they may use an app.
+    /// Returns true if the sender may use an app.
     pub(crate) fn has_app(&self, name: &str) -> bool {
         self.scope().is_none_or(|scope| scope.has_app(name))
     }
 
-    /// Checks that they may use an app.
+    /// Checks that the sender may use an app.
     ///
     /// # Errors
     /// 404, as for an app that does not exist.
@@ -91,7 +91,7 @@ impl Principal {
         if self.has_app(name) { Ok(()) } else { Err(ApiError::unknown_app(name)) }
     }
 
-    /// Checks that they may act for a user.
+    /// Checks that the sender may act for a user.
     ///
     /// # Errors
     /// 403 with the user that the credentials are for.
@@ -105,7 +105,7 @@ impl Principal {
         }
     }
 
-    /// Checks that they may set these keys of a state.
+    /// Checks that the sender may set these keys of a state.
     ///
     /// # Errors
     /// 403 if one belongs to all users of the app.
@@ -122,7 +122,7 @@ impl Principal {
         }
     }
 
-    /// Checks that they may use a path.
+    /// Checks that the sender meets the requirement of a path.
     pub(super) fn check(&self, requirement: &Requirement) -> Result<(), ApiError> {
         match (self.scope(), requirement) {
             (None, _) | (Some(_), Requirement::None | Requirement::Client) => Ok(()),

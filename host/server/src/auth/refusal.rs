@@ -27,8 +27,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// Returns true if other credentials would help.
-    pub(super) fn is_of_client(&self) -> bool {
+    /// Returns true if the client can succeed with other credentials.
+    pub(super) fn is_client_error(&self) -> bool {
         *self != Self::IssuerUnavailable
     }
 }

@@ -13,7 +13,7 @@ pub(crate) enum Requirement {
     App(String),
     /// The permission to use an app for a user.
     User { app: String, user: String },
-    /// The permission to use every app: the path does not tell which one it means.
+    /// The permission to use every app: the path does not contain its name.
     EveryApp(&'static str),
     /// The role `operate`.
     Operator,
@@ -21,7 +21,7 @@ pub(crate) enum Requirement {
 
 impl Requirement {
     /// Returns the requirement of a path. Segments are separated and decoded as the router does it.
-    pub(crate) fn of(path: &str) -> Self {
+    pub(crate) fn for_path(path: &str) -> Self {
         let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
         match segments.as_slice() {
             ["health" | "ready" | "login" | "logout"] => Self::None,
@@ -64,7 +64,7 @@ mod tests {
             ("/apps/a%2Fb/users/u%zz/sessions", user("a/b", "u%zz")),
             ("/apps/dice/users/%ff/sessions", Requirement::Operator),
         ] {
-            assert_eq!(Requirement::of(path), expected, "{path}");
+            assert_eq!(Requirement::for_path(path), expected, "{path}");
         }
     }
 
@@ -91,14 +91,14 @@ mod tests {
             "/health/x",
             "/unknown",
         ] {
-            assert_eq!(Requirement::of(path), Requirement::Operator, "{path}");
+            assert_eq!(Requirement::for_path(path), Requirement::Operator, "{path}");
         }
-        assert_eq!(Requirement::of("/run"), Requirement::Client);
-        assert_eq!(Requirement::of("/config/telemetry"), Requirement::Client);
-        assert_eq!(Requirement::of("/health"), Requirement::None);
-        assert_eq!(Requirement::of("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
+        assert_eq!(Requirement::for_path("/run"), Requirement::Client);
+        assert_eq!(Requirement::for_path("/config/telemetry"), Requirement::Client);
+        assert_eq!(Requirement::for_path("/health"), Requirement::None);
+        assert_eq!(Requirement::for_path("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
         for path in ["/a2a/remote/v1/message:send", "/a2a/%72emote/v1/message:send"] {
-            assert_eq!(Requirement::of(path), Requirement::EveryApp("remote"), "{path}");
+            assert_eq!(Requirement::for_path(path), Requirement::EveryApp("remote"), "{path}");
         }
     }
 }

@@ -52,7 +52,7 @@ impl Tokens {
         self.config == *config && self.limits == limits
     }
 
-    /// Returns who a token belongs to.
+    /// Returns the owner of a token after verifying it.
     pub(super) async fn verify(self: &Arc<Self>, token: &str) -> Result<IdentifiedSender, Refusal> {
         let claims = self.claims(token).await?;
         let user = claims.get(&self.config.user_claim).and_then(Value::as_str).filter(|user| !user.trim().is_empty());

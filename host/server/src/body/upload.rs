@@ -33,7 +33,7 @@ impl Upload {
         Self {
             body: body.into_data_stream(),
             timer: BodyTimer::start(config),
-            limit: Limit::of_uploads(config),
+            limit: Limit::for_uploads(config),
             received: 0,
             memory: parts.extensions.get::<BodyMemory>().cloned(),
             buffer,

@@ -47,8 +47,8 @@ impl Timeouts {
     }
 }
 
-/// Serves a connection until it ends. A request has the permit of `admit` until its response is sent or its WebSocket is closed,
-/// or the response with which it is refused. Accepts no more requests when `closing` is cancelled.
+/// Serves a connection until it ends. `admit` returns a permit, which a request holds until its response is sent or its
+/// WebSocket is closed, or the response that refuses the request. Accepts no more requests when `closing` is cancelled.
 pub(super) async fn serve<S, R, F>(
     stream: S,
     respond: R,
@@ -89,7 +89,7 @@ where
         () = open.idle_for(timeouts.idle) => {}
     }
     connection.as_mut().graceful_shutdown();
-    // The client has time to close the connection itself, and may have sent a request before it was told.
+    // The client has time to close the connection itself, and may have sent a request before it got the notice.
     let abandoned = async {
         tokio::time::sleep(timeouts.write).await;
         open.idle_for(timeouts.idle).await;

@@ -23,12 +23,12 @@ pub(super) enum Protocol {
 
 impl Protocol {
     /// Returns the version that a handshake has chosen. Clients without ALPN speak HTTP/1.1.
-    pub(super) fn of_alpn(chosen: Option<&[u8]>) -> Self {
+    pub(super) fn from_alpn(chosen: Option<&[u8]>) -> Self {
         if chosen == Some(H2) { Self::Http2 } else { Self::Http1 }
     }
 }
 
-/// Reads as many bytes as tell the version. Returns it with a stream that begins with these bytes.
+/// Reads enough bytes to determine the version. Returns it with a stream that begins with these bytes.
 pub(super) async fn detect<S: AsyncRead + Unpin>(mut stream: S) -> io::Result<(Protocol, Rewind<S>)> {
     let mut read = Vec::with_capacity(PREFACE.len());
     let protocol = loop {

@@ -1,4 +1,4 @@
-//! The end of a live run, and the close frame that tells it.
+//! The end of a live run, and its close frame.
 
 use axum::extract::ws::{CloseFrame, close_code};
 use hatchery_core::{RunError, StoreError};
@@ -24,7 +24,7 @@ pub(crate) enum LiveEnd {
 }
 
 impl LiveEnd {
-    /// Returns the end for an app that cannot be had.
+    /// Returns the end for an app that is not available.
     pub(crate) fn no_app(error: &ApiError) -> Self {
         Self::Refused(close_code::ERROR, format!("Runner unavailable: {}", error.detail))
     }

@@ -243,7 +243,7 @@ async fn save_files(
         state.drafts().add(&app, texts)?;
         return Ok(Json(true));
     }
-    let mut all = state.drafts().of(&app);
+    let mut all = state.drafts().files(&app);
     all.extend(texts);
     write_files(state, &app, all, &BTreeMap::new()).await?;
     state.drafts().remove(&app);

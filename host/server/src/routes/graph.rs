@@ -167,7 +167,7 @@ async fn event_graph(
     let key = SessionKey::new(app.as_str(), user, session);
     let session = state.session(&key, EventWindow::All).await?;
     let app = state.app(&app)?;
-    let path = session.events.iter().find(|stored| stored.id == event).map(|event| Path::of(&app, event));
+    let path = session.events.iter().find(|stored| stored.id == event).map(|event| Path::new(&app, event));
     let draw = |path: Path| dot(&app, app.root_id(), &path, query.theme());
     Ok(Json(Graph { dot_src: path.filter(|path| !path.is_empty()).map(draw) }))
 }

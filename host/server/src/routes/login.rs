@@ -34,7 +34,7 @@ async fn log_in(
     let form = body::read(&parts, body, &state.config()).await?;
     let secret = std::str::from_utf8(&form).ok().and_then(|form| form_value(form, "key"));
     let secret = secret.ok_or_else(|| ApiError::bad_input("the form has no field `key`"))?;
-    match auth.log_in(secret.trim(), Peer::of(&parts.extensions)).await {
+    match auth.log_in(secret.trim(), Peer::from_extensions(&parts.extensions)).await {
         Ok((id, lifetime)) => {
             let is_secure = state.tls().is_some() || is_forwarded_from_https(&parts.headers);
             let cookie = auth::cookie(&id, lifetime, is_secure, &state.config()).ok_or_else(ApiError::internal)?;

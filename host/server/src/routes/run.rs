@@ -114,7 +114,7 @@ fn permitted_app(state: &AppState, principal: &Principal, body: &RunBody) -> Res
 fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationToken) -> Result<RunRequest, ApiError> {
     let invocation_id = body.invocation_id.filter(|id| !id.trim().is_empty());
     if body.new_message.is_none() && invocation_id.is_none() {
-        return Err(missing("newMessage"));
+        return Err(missing_field("newMessage"));
     }
     Ok(RunRequest {
         user: require("userId", body.user_id)?,
@@ -145,10 +145,10 @@ pub(super) fn trace_parent(headers: &HeaderMap) -> Option<TraceParent> {
 }
 
 fn require(field: &'static str, value: Option<String>) -> Result<String, ApiError> {
-    value.filter(|value| !value.trim().is_empty()).ok_or_else(|| missing(field))
+    value.filter(|value| !value.trim().is_empty()).ok_or_else(|| missing_field(field))
 }
 
-fn missing(field: &str) -> ApiError {
+fn missing_field(field: &str) -> ApiError {
     ApiError::bad_input(format!("`{field}` is missing or empty"))
 }
 

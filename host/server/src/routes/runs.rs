@@ -207,7 +207,7 @@ async fn follow(
 ) -> Result<Response, ApiError> {
     let after = last_event_id(&headers)?.or(query.after).unwrap_or_default();
     let updates = updates(&state, &SessionKey::new(app, user, id), &run, after).await?;
-    // The run may be one of another host, for which a stop would wait in vain.
+    // Ends with this host, as the run may belong to another one and continue.
     let updates = updates.take_until(state.stop().clone().cancelled_owned()).boxed();
     Ok(stream(updates, state.config().keep_alive))
 }

@@ -290,7 +290,7 @@ async fn delete(
 ) -> Result<StatusCode, ApiError> {
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
-    // Completed if the client goes away, so that no artifacts are left.
+    // Completed even if the client disconnects, so that no artifacts are left.
     let deleted = run_to_completion(async move { delete_with_artifacts(&state, &key).await }.in_current_span());
     deleted.await?;
     Ok(StatusCode::NO_CONTENT)

@@ -91,7 +91,7 @@ async fn call(
     }
     let tool = find_tool(&state, &component, &name)?;
     let permit = state.acquire_run_permit()?;
-    // Completed if the client goes away, so that the session is deleted.
+    // Completed even if the client disconnects, so that the session is deleted.
     let called = run_to_completion(async move {
         let _permit = permit;
         Ok(call_once(&state, tool, body).await)
@@ -99,7 +99,7 @@ async fn call(
     called.await?.map(Json)
 }
 
-/// Calls the tool in a session of its own, which is deleted then.
+/// Calls the tool in a temporary session, which is deleted afterwards.
 async fn call_once(state: &AppState, tool: Arc<dyn Tool>, body: CallBody) -> Result<CallView, ApiError> {
     let user = format!("{APP}-{}", Uuid::new_v4());
     let session = state.services().sessions.create(APP, &user, None, body.state).await?;
@@ -108,7 +108,7 @@ async fn call_once(state: &AppState, tool: Arc<dyn Tool>, body: CallBody) -> Res
     called
 }
 
-/// Deletes the session of a test call, with its artifacts and those of its temporary user.
+/// Deletes the session of a test call, with its artifacts and the artifacts of its temporary user.
 async fn delete(services: &Services, key: &SessionKey) -> Result<(), ApiError> {
     for name in services.artifacts.list(key).await? {
         services.artifacts.delete(key, &name).await?;

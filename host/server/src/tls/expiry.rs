@@ -11,7 +11,7 @@ const WARNING: Duration = Duration::from_secs(7 * 24 * 3600);
 /// left to rustls.
 ///
 /// # Errors
-/// The problem.
+/// The reason why the certificate cannot be used.
 pub(super) fn check(certificate: &[u8], now: SystemTime) -> Result<(), String> {
     let Some((expiry, date)) = not_after(certificate) else { return Ok(()) };
     let Ok(left) = expiry.duration_since(now) else {

@@ -95,10 +95,10 @@ impl Described {
                 items.iter().map(|item| (schema.clone(), item)).collect()
             }
             Value::Object(map) if parts.iter().any(|part| part.get("properties").is_some()) => {
-                let of = |key: &str| parts.iter().find_map(|part| part["properties"].get(key)).cloned();
-                let unknown = map.keys().filter(|key| of(key).is_none());
+                let property = |key: &str| parts.iter().find_map(|part| part["properties"].get(key)).cloned();
+                let unknown = map.keys().filter(|key| property(key).is_none());
                 self.differences.extend(unknown.map(|key| format!("{id}: the key `{key}` is not described")));
-                map.iter().filter_map(|(key, value)| Some((of(key)?, value))).collect()
+                map.iter().filter_map(|(key, value)| Some((property(key)?, value))).collect()
             }
             _ => return,
         };

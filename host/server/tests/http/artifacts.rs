@@ -310,7 +310,7 @@ async fn artifacts_need_a_session_a_name_and_content() {
 }
 
 #[tokio::test]
-async fn deleting_a_session_deletes_its_artifacts_but_not_those_of_the_user() {
+async fn deleting_a_session_deletes_its_artifacts_but_not_the_artifacts_of_the_user() {
     let host = Host::start().await;
     host.session("says").await;
     for name in ["a.txt", "user:b.txt"] {

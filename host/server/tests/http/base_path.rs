@@ -109,7 +109,7 @@ async fn the_document_names_the_base_path_as_the_server() {
 #[tokio::test]
 async fn a_login_is_for_the_base_path() {
     let host = Host::with(ServerConfig { auth: Some(keys()), ..config() }).await;
-    // Without credentials, responses do not tell which paths outside exist either.
+    // Without credentials, responses do not reveal which paths outside exist either.
     problem(host.get("/list-apps").await, 404, "ROUTE_NOT_FOUND").await;
     problem(host.get(&format!("{BASE}/list-apps")).await, 401, "UNAUTHENTICATED").await;
     let page = host.request(Method::GET, &format!("{BASE}/dev-ui/apps/says")).header("accept", "text/html");

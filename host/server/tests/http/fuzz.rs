@@ -115,8 +115,8 @@ impl Random {
         ((mixed ^ (mixed >> 31)) % end as u64) as usize
     }
 
-    fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())]
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())]
     }
 
     /// Returns a path of this pattern, with names in place of its parameters.
@@ -212,7 +212,7 @@ fn problem_of(request: &[u8], response: &[u8]) -> Option<String> {
         return wrong("no status");
     };
     let head = head.to_lowercase();
-    // A run in the background holds the session that another request wants to rewind.
+    // A run in the background holds the session that another request rewinds.
     let is_busy = status == 503 && head.contains("\r\nretry-after: ") && body.contains("\"code\":\"STORE_BUSY\"");
     if is_busy {
         return None;
@@ -220,7 +220,7 @@ fn problem_of(request: &[u8], response: &[u8]) -> Option<String> {
     if status >= 500 || head.contains("\r\nx-injected") {
         return wrong("a failure of the server");
     }
-    // A request that is no HTTP reaches no route. Other protocols have errors of their own.
+    // A request that is no HTTP reaches no route. Other protocols have their own errors.
     let path = line.split(' ').nth(1).unwrap_or_default();
     let is_other = ["/mcp", "/a2a", "/login", "/dev-ui", "/.well-known"].iter().any(|prefix| path.starts_with(prefix));
     if status < 400 || is_other || (body.is_empty() && !head.contains("x-request-id")) {

@@ -43,7 +43,7 @@ fn post(path: &str, body: &Value) -> Request<Full<Bytes>> {
     request.body(Full::from(body.to_string())).unwrap()
 }
 
-/// Returns the body of a successful response, which nobody has read.
+/// Returns the unread body of a successful response.
 fn ok(response: Response<Incoming>) -> Incoming {
     assert_eq!(response.status(), StatusCode::OK);
     response.into_body()
@@ -96,7 +96,7 @@ async fn the_limit_of_a_peer_counts_requests_and_not_only_connections() {
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body["code"], "TOO_MANY_STREAMS", "{body}");
     assert_eq!(body["detail"], "this peer has the maximum number of requests in progress; wait until some have ended");
-    // A response that nobody waits for any more gives its place back.
+    // A cancelled response releases its stream.
     drop(waiting.pop());
     let served =
         async { while sender.send_request(get("localhost", "/version")).await.unwrap().status() != StatusCode::OK {} };

@@ -92,7 +92,7 @@ async fn names_that_are_too_long_or_have_control_characters_are_rejected() {
         let user = format!("/apps/says/users/{name}/sessions");
         let session = format!("{SESSIONS}/{name}");
         let patch = host.request(Method::PATCH, &session).json(&json!({"stateDelta": {}}));
-        for (response, of) in [
+        for (response, kind) in [
             (host.post(&user, &json!({})).await, "user"),
             (host.get(&user).await, "user"),
             (host.post(&session, &json!({})).await, "session"),
@@ -101,7 +101,7 @@ async fn names_that_are_too_long_or_have_control_characters_are_rejected() {
             (host.get(&format!("{session}/artifacts")).await, "session"),
         ] {
             let detail = problem(response, 400, "INVALID_NAME").await["detail"].to_string();
-            assert!(detail.contains(&format!("the id of a {of} {what}")), "{detail}");
+            assert!(detail.contains(&format!("the id of a {kind} {what}")), "{detail}");
         }
         let artifact = host.get(&format!("{SESSIONS}/s/artifacts/{name}")).await;
         let detail = problem(artifact, 400, "INVALID_NAME").await["detail"].to_string();

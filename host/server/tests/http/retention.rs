@@ -25,7 +25,7 @@ async fn sessions_beyond_the_rules_are_deleted_with_their_artifacts_and_each_is_
         let artifact = json!({"filename": "a.txt", "artifact": {"text": id}});
         host.post_json(&format!("{SESSIONS}/{id}/artifacts"), &artifact).await;
     }
-    // The server looked at its start, and looks again after a minute, or later if that took long.
+    // The server checked at its start, and checks again after a minute, or later if that took long.
     let deletions = || audit.lines().into_iter().filter(|line| line.contains("decision")).collect::<Vec<_>>();
     while deletions().is_empty() {
         tokio::time::pause();

@@ -154,8 +154,8 @@ async fn a_failed_stream_ends_with_an_error_event_and_an_error() {
     host.session("fails").await;
     let (head, frames) = stream(&host, &run_body("fails", "bake")).await;
     assert!(head.starts_with("http/1.1 200"), "{head}");
-    let [said, failed, error] = frames.as_slice() else { panic!("{frames:?}") };
-    assert_eq!(parse(said)["content"]["parts"][0]["text"], "So far so good.");
+    let [first, failed, error] = frames.as_slice() else { panic!("{frames:?}") };
+    assert_eq!(parse(first)["content"]["parts"][0]["text"], "So far so good.");
     assert_eq!(parse(failed)["errorCode"], "AGENT_FAILED");
     assert_eq!(error, "data: {\"error\":\"agent `fails`: the oven is cold\",\"code\":\"AGENT_FAILED\"}\n\n");
 }

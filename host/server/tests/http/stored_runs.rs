@@ -99,7 +99,7 @@ async fn an_unknown_run_or_session_is_404() {
 }
 
 #[tokio::test]
-async fn the_events_of_a_run_are_those_that_are_stored_and_those_that_follow() {
+async fn the_events_of_a_run_are_its_stored_events_and_the_events_that_follow() {
     let host = Host::start().await;
     host.session("waits").await;
     let run = host.connect(&post_bytes("/run_sse", &body_of("waits", "r1"))).await;

@@ -217,20 +217,20 @@ impl ArtifactService for DirectoryArtifacts {
 }
 
 /// Runs file operations in a blocking task, and adds their purpose to errors.
-async fn blocking<T, F>(doing: &'static str, path: PathBuf, operation: F) -> Result<T, StoreError>
+async fn blocking<T, F>(activity: &'static str, path: PathBuf, operation: F) -> Result<T, StoreError>
 where
     T: Send + 'static,
     F: FnOnce() -> io::Result<T> + Send + 'static,
 {
-    run_blocking(|| context(doing, &path), operation).await
+    run_blocking(|| context(activity, &path), operation).await
 }
 
-fn failure(doing: &str, path: &Path, error: io::Error) -> StoreError {
-    file_error(context(doing, path), error)
+fn failure(activity: &str, path: &Path, error: io::Error) -> StoreError {
+    file_error(context(activity, path), error)
 }
 
-fn context(doing: &str, path: &Path) -> String {
-    format!("cannot {doing} artifacts in {}", path.display())
+fn context(activity: &str, path: &Path) -> String {
+    format!("cannot {activity} artifacts in {}", path.display())
 }
 
 /// Writes a new file and syncs it to disk before it is published.

@@ -40,11 +40,11 @@ enum Owner {
 }
 
 impl Owner {
-    fn of(session: &SessionKey, name: ArtifactName<'_>) -> Self {
-        if name.is_user_scoped { Self::user_of(session) } else { Self::Session(session.clone()) }
+    fn for_artifact(session: &SessionKey, name: ArtifactName<'_>) -> Self {
+        if name.is_user_scoped { Self::for_user(session) } else { Self::Session(session.clone()) }
     }
 
-    fn user_of(session: &SessionKey) -> Self {
+    fn for_user(session: &SessionKey) -> Self {
         Self::User { app: session.app.clone(), user: session.user.clone() }
     }
 }
@@ -61,7 +61,7 @@ impl MemoryArtifacts {
 
     fn find(&self, session: &SessionKey, name: &str, version: Option<u64>) -> Result<Option<Arc<Version>>, StoreError> {
         let name = ArtifactName::parse(name)?;
-        Ok(self.read().get(&Owner::of(session, name)).and_then(|artifacts| {
+        Ok(self.read().get(&Owner::for_artifact(session, name)).and_then(|artifacts| {
             let versions = artifacts.get(name.full)?;
             match version {
                 None => versions.last().cloned(),
@@ -92,7 +92,8 @@ impl ArtifactService for MemoryArtifacts {
         let (part, custom_metadata) = (part.clone(), custom_metadata.clone());
         let version = Arc::new(Version { part, custom_metadata, created: Timestamp::now() });
         let mut owners = self.write();
-        let versions = owners.entry(Owner::of(session, name)).or_default().entry(name.full.to_owned()).or_default();
+        let versions =
+            owners.entry(Owner::for_artifact(session, name)).or_default().entry(name.full.to_owned()).or_default();
         versions.push(version);
         Ok(versions.len() as u64 - 1)
     }
@@ -115,7 +116,7 @@ impl ArtifactService for MemoryArtifacts {
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
         let owners = self.read();
-        let mut names: Vec<String> = [Owner::Session(session.clone()), Owner::user_of(session)]
+        let mut names: Vec<String> = [Owner::Session(session.clone()), Owner::for_user(session)]
             .iter()
             .filter_map(|owner| owners.get(owner))
             .flat_map(|artifacts| artifacts.keys().cloned())
@@ -131,7 +132,7 @@ impl ArtifactService for MemoryArtifacts {
             let version = versions.len() as u64 - 1;
             Some(NewestVersion { name: name.clone(), version, created: Some(last.created) })
         };
-        let mut found: Vec<_> = [Owner::Session(session.clone()), Owner::user_of(session)]
+        let mut found: Vec<_> = [Owner::Session(session.clone()), Owner::for_user(session)]
             .iter()
             .filter_map(|owner| owners.get(owner))
             .flat_map(|artifacts| artifacts.iter().filter_map(newest))
@@ -143,13 +144,13 @@ impl ArtifactService for MemoryArtifacts {
     async fn versions(&self, session: &SessionKey, name: &str) -> Result<Vec<u64>, StoreError> {
         let name = ArtifactName::parse(name)?;
         let owners = self.read();
-        let versions = owners.get(&Owner::of(session, name)).and_then(|artifacts| artifacts.get(name.full));
+        let versions = owners.get(&Owner::for_artifact(session, name)).and_then(|artifacts| artifacts.get(name.full));
         Ok((0..versions.map_or(0, Vec::len) as u64).collect())
     }
 
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
         let name = ArtifactName::parse(name)?;
-        let owner = Owner::of(session, name);
+        let owner = Owner::for_artifact(session, name);
         let mut owners = self.write();
         if let Some(artifacts) = owners.get_mut(&owner) {
             artifacts.remove(name.full);

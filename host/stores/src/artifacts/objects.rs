@@ -96,7 +96,7 @@ impl ObjectArtifacts {
     /// # Errors
     /// [`StoreError::InvalidName`] if the prefix has an empty segment, `.` or `..`.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str) -> Result<Self, StoreError> {
-        let location = Location::of_store(&store.to_string(), prefix)?;
+        let location = Location::for_custom_store(&store.to_string(), prefix)?;
         Ok(Self { store, location })
     }
 
@@ -451,7 +451,7 @@ fn creation_time(object: &ObjectMeta) -> Timestamp {
     Timestamp::from_micros(object.last_modified.timestamp_micros())
 }
 
-/// Returns the attribute of a media type. None if it cannot be the value of a header.
+/// Returns the attributes of an object of this media type; empty if the media type cannot be the value of a header.
 fn media_type(mime_type: &str) -> Attributes {
     let is_header = !mime_type.is_empty() && mime_type.bytes().all(|byte| matches!(byte, b' '..=b'~'));
     is_header.then(|| (Attribute::ContentType, mime_type.to_owned())).into_iter().collect()

@@ -39,8 +39,8 @@ impl EncryptedArtifacts {
         part: NewPart<'_>,
         bytes: ByteStream<'a>,
     ) -> Result<ByteStream<'a>, StoreError> {
-        let what = describe(session, name);
-        let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
+        let subject = describe(session, name);
+        let record = Record { subject: &subject, context: &["artifact", &session.app, &session.user, name] };
         let mut head = serde_json::to_vec(&part).map_err(|error| unreadable(record, error))?;
         head.push(b'\n');
         self.keys.seal_stream(record, stream::iter([Ok(Bytes::from(head))]).chain(bytes).boxed())
@@ -53,13 +53,13 @@ impl EncryptedArtifacts {
         name: &str,
         stored: ArtifactStream,
     ) -> Result<ArtifactStream, StoreError> {
-        let what = describe(session, name);
+        let subject = describe(session, name);
         if !matches!(&stored.part.data, PartData::InlineData(blob) if blob.mime_type == SEALED) {
-            self.keys.check_plain(&what)?;
+            self.keys.check_plain(&subject)?;
             return Ok(stored);
         }
         let ArtifactStream { created, len, bytes, .. } = stored;
-        let record = Record { what: &what, place: &["artifact", &session.app, &session.user, name] };
+        let record = Record { subject: &subject, context: &["artifact", &session.app, &session.user, name] };
         let mut opener = self.keys.open_stream(record, len, bytes).await?;
         let mut head = BytesMut::new();
         let end = loop {

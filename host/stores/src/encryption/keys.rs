@@ -95,14 +95,14 @@ impl EncryptionKeys {
         Self { plain, ..self }
     }
 
-    /// Checks that a record may be stored without encryption. `what` describes it in errors.
-    pub(super) fn check_plain(&self, what: &str) -> Result<(), StoreError> {
+    /// Checks that a record may be stored without encryption. `subject` describes it in errors.
+    pub(super) fn check_plain(&self, subject: &str) -> Result<(), StoreError> {
         match self.plain {
             PlainData::Accept => Ok(()),
             PlainData::Refuse => {
                 let reason = "it is not encrypted, and `encryption.plain` in hatchery.yaml refuses that: it was stored without \
                               encryption, or somebody has replaced it";
-                Err(StoreError::backend(format!("cannot decrypt {what}"), reason))
+                Err(StoreError::backend(format!("cannot decrypt {subject}"), reason))
             }
         }
     }
@@ -117,13 +117,13 @@ impl EncryptionKeys {
         &self.first
     }
 
-    /// Returns the key of a record. `what` describes it in errors.
-    pub(super) fn find(&self, id: &str, what: &str) -> Result<&Key, StoreError> {
+    /// Returns the key of a record. `subject` describes it in errors.
+    pub(super) fn find(&self, id: &str, subject: &str) -> Result<&Key, StoreError> {
         self.iter().find(|key| key.id == id).ok_or_else(|| {
             let reason = format!(
                 "it is encrypted with the key `{id}`, which is not among `encryption.keys` in hatchery.yaml; add it there"
             );
-            StoreError::backend(format!("cannot decrypt {what}"), reason)
+            StoreError::backend(format!("cannot decrypt {subject}"), reason)
         })
     }
 
@@ -141,8 +141,8 @@ impl Key {
         Some(Self { id: id.to_owned(), records, artifacts: root })
     }
 
-    /// Returns the key of one version of an artifact, which has this salt.
-    pub(super) fn of_artifact(&self, salt: &[u8]) -> Option<LessSafeKey> {
+    /// Derives the key of one version of an artifact from the salt of the version.
+    pub(super) fn derive_artifact_key(&self, salt: &[u8]) -> Option<LessSafeKey> {
         let info = [ARTIFACTS, salt];
         let derived = self.artifacts.expand(&info, &AES_256_GCM).ok()?;
         Some(LessSafeKey::new(UnboundKey::from(derived)))
@@ -150,27 +150,27 @@ impl Key {
 }
 
 /// Returns the error of a record that a key of its id does not open.
-pub(super) fn does_not_fit(id: &str, what: &str) -> StoreError {
+pub(super) fn does_not_fit(id: &str, subject: &str) -> StoreError {
     let reason = format!(
         "the key `{id}` does not open it: `encryption.keys` in hatchery.yaml has another key of this id, or the stored data \
          was changed"
     );
-    StoreError::backend(format!("cannot decrypt {what}"), reason)
+    StoreError::backend(format!("cannot decrypt {subject}"), reason)
 }
 
 /// Returns the error of a failed encryption.
-pub(super) fn cannot_seal(what: &str) -> StoreError {
-    StoreError::backend(format!("cannot encrypt {what}"), "the cipher has failed")
+pub(super) fn cannot_seal(subject: &str) -> StoreError {
+    StoreError::backend(format!("cannot encrypt {subject}"), "the cipher has failed")
 }
 
 /// Returns the associated data of a record for the cipher: each part with its length.
 pub(super) fn associated_data(parts: &[&str]) -> Vec<u8> {
-    let mut place = Vec::new();
+    let mut data = Vec::new();
     for part in parts {
-        place.extend_from_slice(&(part.len() as u64).to_be_bytes());
-        place.extend_from_slice(part.as_bytes());
+        data.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        data.extend_from_slice(part.as_bytes());
     }
-    place
+    data
 }
 
 fn parse_hex(text: &str) -> Option<[u8; KEY_BYTES]> {

@@ -46,8 +46,8 @@ impl EncryptedMemory {
     }
 
     fn seal_message(&self, session: &SessionKey, event: &Event, content: &Content) -> Result<Arc<Event>, StoreError> {
-        let what = format!("the message of event `{}` ({session})", event.id);
-        let record = Record { what: &what, place: &message_place(session) };
+        let subject = format!("the message of event `{}` ({session})", event.id);
+        let record = Record { subject: &subject, context: &message_context(session) };
         let json = serde_json::to_vec(content).map_err(|error| unreadable(record, error))?;
         let sealed = FileData { file_uri: self.keys.seal(record, &json)?, ..FileData::default() };
         let parts = vec![Part::text(PLACEHOLDER), PartData::FileData(sealed).into()];
@@ -61,10 +61,10 @@ impl EncryptedMemory {
     }
 
     fn open(&self, session: &SessionKey, stored: MemoryEntry) -> Result<MemoryEntry, StoreError> {
-        let record = Record { what: &format!("a message ({session})"), place: &message_place(session) };
+        let record = Record { subject: &format!("a message ({session})"), context: &message_context(session) };
         let [_, Part { data: PartData::FileData(FileData { file_uri, .. }), .. }] = stored.content.parts.as_slice()
         else {
-            self.keys.check_plain(record.what)?;
+            self.keys.check_plain(record.subject)?;
             return Ok(stored);
         };
         let Some(json) = self.keys.open(record, file_uri)? else { return Ok(stored) };
@@ -74,7 +74,7 @@ impl EncryptedMemory {
 }
 
 /// Returns the associated data of a message.
-fn message_place(session: &SessionKey) -> [&str; 4] {
+fn message_context(session: &SessionKey) -> [&str; 4] {
     ["message", &session.app, &session.user, &session.id]
 }
 

@@ -11,11 +11,11 @@ use super::keys::{EncryptionKeys, associated_data, cannot_seal, does_not_fit};
 /// returned.
 const PREFIX: &str = "hatchery:sealed:";
 
-/// A record as text, and its associated data.
+/// A record: `subject` describes it in errors, and `context` is its associated data.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
-    pub(super) what: &'a str,
-    pub(super) place: &'a [&'a str],
+    pub(super) subject: &'a str,
+    pub(super) context: &'a [&'a str],
 }
 
 impl EncryptionKeys {
@@ -23,8 +23,8 @@ impl EncryptionKeys {
     pub(super) fn seal(&self, record: Record<'_>, content: &[u8]) -> Result<String, StoreError> {
         let key = self.first();
         let mut sealed = content.to_vec();
-        let nonce = key.records.seal_in_place_append_tag(Aad::from(associated_data(record.place)), &mut sealed);
-        let nonce = nonce.map_err(|_| cannot_seal(record.what))?;
+        let nonce = key.records.seal_in_place_append_tag(Aad::from(associated_data(record.context)), &mut sealed);
+        let nonce = nonce.map_err(|_| cannot_seal(record.subject))?;
         let bytes = [nonce.as_ref().as_slice(), &sealed].concat();
         Ok(format!("{PREFIX}{}:{}", key.id, BASE64_STANDARD_NO_PAD.encode(bytes)))
     }
@@ -32,20 +32,20 @@ impl EncryptionKeys {
     /// Opens a record; `None` if it is not sealed, and need not be.
     pub(super) fn open(&self, record: Record<'_>, sealed: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let Some((id, text)) = parse(sealed) else {
-            self.check_plain(record.what)?;
+            self.check_plain(record.subject)?;
             return Ok(None);
         };
-        let key = self.find(id, record.what)?;
+        let key = self.find(id, record.subject)?;
         let opened = BASE64_STANDARD_NO_PAD.decode(text).ok().and_then(|bytes| {
             let (nonce, sealed) = bytes.split_first_chunk::<NONCE_LEN>()?;
             let nonce = Nonce::assume_unique_for_key(*nonce);
             let mut sealed = sealed.to_vec();
             let content =
-                key.records.open_in_place(nonce, Aad::from(associated_data(record.place)), &mut sealed).ok()?.len();
+                key.records.open_in_place(nonce, Aad::from(associated_data(record.context)), &mut sealed).ok()?.len();
             sealed.truncate(content);
             Some(sealed)
         });
-        opened.map(Some).ok_or_else(|| does_not_fit(id, record.what))
+        opened.map(Some).ok_or_else(|| does_not_fit(id, record.subject))
     }
 
     /// Returns true if a record that cannot be opened is sealed with a key that is missing, rather than damaged.
@@ -74,7 +74,7 @@ fn parse(sealed: &str) -> Option<(&str, &str)> {
 
 /// Returns the error of a record with unexpected content.
 pub(super) fn unreadable(record: Record<'_>, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> StoreError {
-    StoreError::backend(format!("cannot read {} after its decryption", record.what), error)
+    StoreError::backend(format!("cannot read {} after its decryption", record.subject), error)
 }
 
 #[cfg(test)]
@@ -86,8 +86,8 @@ mod tests {
         EncryptionKeys::from_hex(keys.iter().map(|(id, key)| (*id, key.as_str()))).unwrap()
     }
 
-    fn record<'a>(place: &'a [&'a str]) -> Record<'a> {
-        Record { what: "the record", place }
+    fn record<'a>(context: &'a [&'a str]) -> Record<'a> {
+        Record { subject: "the record", context }
     }
 
     #[test]
@@ -97,8 +97,8 @@ mod tests {
         assert!(sealed.starts_with("hatchery:sealed:k:") && !sealed.contains("content"), "{sealed}");
         assert_eq!(keys.open(record(&["state", "ab", "c"]), &sealed).unwrap().unwrap(), b"content");
         assert_ne!(keys.seal(record(&["state", "ab", "c"]), b"content").unwrap(), sealed, "nonces are random");
-        for place in [&["state", "a", "bc"][..], &["event", "ab", "c"], &[]] {
-            let error = keys.open(record(place), &sealed).unwrap_err().to_string();
+        for context in [&["state", "a", "bc"][..], &["event", "ab", "c"], &[]] {
+            let error = keys.open(record(context), &sealed).unwrap_err().to_string();
             assert!(error.starts_with("cannot decrypt the record: the key `k` does not open it"), "{error}");
         }
         assert_eq!(keys.open(record(&[]), "plain text").unwrap(), None);

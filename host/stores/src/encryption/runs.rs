@@ -31,8 +31,8 @@ impl RunText {
         run: &str,
         convert: impl FnOnce(Record<'_>) -> Result<String, StoreError>,
     ) -> Result<String, StoreError> {
-        let what = format!("the {} of run `{run}` ({session})", self.name());
-        convert(Record { what: &what, place: &[self.name(), &session.app, &session.user, run] })
+        let subject = format!("the {} of run `{run}` ({session})", self.name());
+        convert(Record { subject: &subject, context: &[self.name(), &session.app, &session.user, run] })
     }
 }
 

@@ -33,8 +33,8 @@ fn nonce(number: u64, is_last: bool) -> Nonce {
 struct Sealer<'a> {
     bytes: ByteStream<'a>,
     key: LessSafeKey,
-    what: String,
-    place: Vec<u8>,
+    subject: String,
+    associated_data: Vec<u8>,
     number: u64,
     /// The bytes that are not encrypted yet.
     buffer: BytesMut,
@@ -48,16 +48,16 @@ impl EncryptionKeys {
         bytes: ByteStream<'a>,
     ) -> Result<ByteStream<'a>, StoreError> {
         let mut salt = [0; SALT_BYTES];
-        let failed = || cannot_seal(record.what);
+        let failed = || cannot_seal(record.subject);
         aws_lc_rs::rand::fill(&mut salt).map_err(|_| failed())?;
         let first = self.first();
         let id_bytes = u8::try_from(first.id.len()).map_err(|_| failed())?;
         let header = [MAGIC, &[id_bytes], first.id.as_bytes(), &salt].concat();
         let sealer = Sealer {
             bytes,
-            key: first.of_artifact(&salt).ok_or_else(failed)?,
-            what: record.what.to_owned(),
-            place: associated_data(record.place),
+            key: first.derive_artifact_key(&salt).ok_or_else(failed)?,
+            subject: record.subject.to_owned(),
+            associated_data: associated_data(record.context),
             number: 0,
             buffer: BytesMut::new(),
         };
@@ -78,7 +78,7 @@ impl EncryptionKeys {
         mut bytes: ByteStream<'static>,
     ) -> Result<Opener, StoreError> {
         let not_sealed =
-            || StoreError::backend(format!("cannot decrypt {}", record.what), "the stored data was changed");
+            || StoreError::backend(format!("cannot decrypt {}", record.subject), "the stored data was changed");
         let mut buffer = BytesMut::new();
         fill(&mut bytes, &mut buffer, MAGIC.len() + 1).await?;
         let id_bytes = match buffer.strip_prefix(MAGIC) {
@@ -93,14 +93,14 @@ impl EncryptionKeys {
         let head = buffer.split_to(header);
         let (id, salt) = head.get(MAGIC.len() + 1..).unwrap_or_default().split_at(id_bytes);
         let id = str::from_utf8(id).map_err(|_| not_sealed())?;
-        let key = self.find(id, record.what)?;
+        let key = self.find(id, record.subject)?;
         let sealed = len.saturating_sub(header as u64);
         Ok(Opener {
             bytes,
-            key: key.of_artifact(salt).ok_or_else(|| does_not_fit(id, record.what))?,
+            key: key.derive_artifact_key(salt).ok_or_else(|| does_not_fit(id, record.subject))?,
             key_id: id.to_owned(),
-            what: record.what.to_owned(),
-            place: associated_data(record.place),
+            subject: record.subject.to_owned(),
+            associated_data: associated_data(record.context),
             number: 0,
             buffer,
             is_open: true,
@@ -128,9 +128,9 @@ impl<'a> Sealer<'a> {
 
     fn seal(&self, segment: BytesMut, is_last: bool) -> Result<Bytes, StoreError> {
         let mut sealed = segment.to_vec();
-        let place = Aad::from(self.place.as_slice());
-        let tagged = self.key.seal_in_place_append_tag(nonce(self.number, is_last), place, &mut sealed);
-        tagged.map_err(|_| cannot_seal(&self.what))?;
+        let aad = Aad::from(self.associated_data.as_slice());
+        let tagged = self.key.seal_in_place_append_tag(nonce(self.number, is_last), aad, &mut sealed);
+        tagged.map_err(|_| cannot_seal(&self.subject))?;
         Ok(sealed.into())
     }
 }
@@ -140,8 +140,8 @@ pub(super) struct Opener {
     bytes: ByteStream<'static>,
     key: LessSafeKey,
     key_id: String,
-    what: String,
-    place: Vec<u8>,
+    subject: String,
+    associated_data: Vec<u8>,
     number: u64,
     /// The bytes that are not decrypted yet.
     buffer: BytesMut,
@@ -160,9 +160,9 @@ impl Opener {
         fill(&mut self.bytes, &mut self.buffer, SEGMENT + TAG + 1).await?;
         let is_last = self.buffer.len() <= SEGMENT + TAG;
         let mut segment = self.buffer.split_to(self.buffer.len().min(SEGMENT + TAG));
-        let place = Aad::from(self.place.as_slice());
-        let opened = self.key.open_in_place(nonce(self.number, is_last), place, &mut segment);
-        let opened = opened.map_err(|_| does_not_fit(&self.key_id, &self.what))?.len();
+        let aad = Aad::from(self.associated_data.as_slice());
+        let opened = self.key.open_in_place(nonce(self.number, is_last), aad, &mut segment);
+        let opened = opened.map_err(|_| does_not_fit(&self.key_id, &self.subject))?.len();
         segment.truncate(opened);
         (self.number, self.is_open) = (self.number + 1, !is_last);
         Ok(Some(segment.freeze()))

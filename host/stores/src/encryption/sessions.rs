@@ -37,8 +37,8 @@ impl EncryptedSessions {
 
     /// Returns the event that is stored for an event: what stores need to know, and the event sealed.
     fn seal_event(&self, key: &SessionKey, event: &Event) -> Result<Arc<Event>, StoreError> {
-        let what = format!("event `{}` ({key})", event.id);
-        let record = Record { what: &what, place: &["event", &key.app, &key.user, &event.id] };
+        let subject = format!("event `{}` ({key})", event.id);
+        let record = Record { subject: &subject, context: &["event", &key.app, &key.user, &event.id] };
         let sealed = self.keys.seal(record, event.json())?;
         let state_delta = self.seal_state(key, &event.actions.state_delta)?;
         Ok(Event::new(EventData {
@@ -54,12 +54,12 @@ impl EncryptedSessions {
     }
 
     fn open_event(&self, key: &SessionKey, stored: &Arc<Event>) -> Result<Arc<Event>, StoreError> {
-        let what = format!("event `{}` ({key})", stored.id);
+        let subject = format!("event `{}` ({key})", stored.id);
         let Some(sealed) = sealed_event(stored) else {
-            self.keys.check_plain(&what)?;
+            self.keys.check_plain(&subject)?;
             return Ok(stored.clone());
         };
-        let record = Record { what: &what, place: &["event", &key.app, &key.user, &stored.id] };
+        let record = Record { subject: &subject, context: &["event", &key.app, &key.user, &stored.id] };
         match self.keys.open(record, sealed)? {
             Some(json) => Event::from_json(Bytes::from(json)).map_err(|error| unreadable(record, error)),
             None => Ok(stored.clone()),
@@ -73,8 +73,9 @@ impl EncryptedSessions {
             if is_state_removal(value) {
                 return Ok((name.clone(), value.clone()));
             }
-            let (what, place) = (format!("the state `{name}` ({key})"), state_place(key, name));
-            let sealed = self.keys.seal(Record { what: &what, place: &place }, value.to_string().as_bytes())?;
+            let (subject, context) = (format!("the state `{name}` ({key})"), state_context(key, name));
+            let sealed =
+                self.keys.seal(Record { subject: &subject, context: &context }, value.to_string().as_bytes())?;
             Ok::<_, StoreError>((name.clone(), sealed.into()))
         });
         sealed.collect()
@@ -93,10 +94,10 @@ impl EncryptedSessions {
     }
 
     fn open_value(&self, key: &SessionKey, name: &str, stored: &Value) -> Result<Value, StoreError> {
-        let (what, place) = (format!("the state `{name}` ({key})"), state_place(key, name));
-        let record = Record { what: &what, place: &place };
+        let (subject, context) = (format!("the state `{name}` ({key})"), state_context(key, name));
+        let record = Record { subject: &subject, context: &context };
         let Some(sealed) = stored.as_str() else {
-            self.keys.check_plain(&what)?;
+            self.keys.check_plain(&subject)?;
             return Ok(stored.clone());
         };
         match self.keys.open(record, sealed)? {
@@ -200,7 +201,7 @@ fn first_revision(stored: &Session, window: EventWindow) -> u64 {
 }
 
 /// Returns the associated data of a key of state. Keys of an app have the same data for all users.
-fn state_place<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
+fn state_context<'a>(key: &'a SessionKey, name: &'a str) -> [&'a str; 4] {
     match StateScope::split_key(name).0 {
         StateScope::App => ["state", &key.app, "", name],
         StateScope::User | StateScope::Session | StateScope::Temp => ["state", &key.app, &key.user, name],
@@ -288,17 +289,19 @@ impl WrapperSessionService for EncryptedSessions {
 }
 
 /// Returns the associated data of a result of a call.
-fn call_place<'a>(session: &'a SessionKey, run: &'a str, call: &'a str) -> [&'a str; 5] {
+fn call_context<'a>(session: &'a SessionKey, run: &'a str, call: &'a str) -> [&'a str; 5] {
     ["call", &session.app, &session.user, run, call]
 }
 
 #[async_trait]
 impl CallJournal for EncryptedSessions {
     async fn record(&self, session: &SessionKey, run: &str, fence: u64, record: &CallRecord) -> Result<(), StoreError> {
-        let (what, place) = (format!("call `{}` ({session})", record.call), call_place(session, run, &record.call));
+        let (subject, context) =
+            (format!("call `{}` ({session})", record.call), call_context(session, run, &record.call));
         let outcome = record.outcome.as_deref();
-        let sealed =
-            outcome.map(|text| self.keys.seal_text(Record { what: &what, place: &place }, text)).transpose()?;
+        let sealed = outcome
+            .map(|text| self.keys.seal_text(Record { subject: &subject, context: &context }, text))
+            .transpose()?;
         let sealed = CallRecord { call: record.call.clone(), outcome: sealed };
         self.inner_journal()?.record(session, run, fence, &sealed).await
     }
@@ -306,8 +309,8 @@ impl CallJournal for EncryptedSessions {
     async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {
         let Some(records) = self.inner_journal()?.read(session, run).await? else { return Ok(None) };
         let opened = records.into_iter().map(|CallRecord { call, outcome }| {
-            let (what, place) = (format!("call `{call}` ({session})"), call_place(session, run, &call));
-            let record = Record { what: &what, place: &place };
+            let (subject, context) = (format!("call `{call}` ({session})"), call_context(session, run, &call));
+            let record = Record { subject: &subject, context: &context };
             let outcome = outcome.map(|text| self.keys.open_text(record, text)).transpose()?;
             Ok::<_, StoreError>(CallRecord { call, outcome })
         });

@@ -105,7 +105,7 @@ impl FirestoreBuilder {
         Self { tokens: Some(tokens), ..self }
     }
 
-    /// Sets the HTTP client. It should not follow redirects. Default: one of its own.
+    /// Sets the HTTP client. It should not follow redirects. Default: a new client.
     pub fn http_client(self, http: Client) -> Self {
         Self { http: Some(http), ..self }
     }
@@ -187,8 +187,8 @@ pub(super) struct Snapshot {
 
 /// The result of a commit.
 pub(super) enum Commit {
-    /// The writes were made. The time of the change of the first document.
-    Made(String),
+    /// The writes were applied. Contains the time of the change of the first document.
+    Applied(String),
     /// A condition did not hold, or other writes interfered. Nothing was written.
     Conflict,
 }
@@ -314,17 +314,17 @@ impl FirestoreClient {
     /// Counts the results of a query in the collections of a document, without reading them. Also returns the read
     /// time.
     pub(super) async fn count(&self, parent: &str, query: &Json) -> Result<(u64, String), StoreError> {
-        let doing = "count in Firestore";
+        let activity = "count in Firestore";
         let query = json!({"structuredQuery": query, "aggregations": [{"alias": "found", "count": {}}]});
         let body = json!({"structuredAggregationQuery": query});
         let request = self.method(parent, "runAggregationQuery", &body);
-        let results: Vec<AggregationResult> = self.repeat(&request, doing).await?;
+        let results: Vec<AggregationResult> = self.repeat(&request, activity).await?;
         let mut found = results.into_iter().filter_map(|found| Some((found.result?.aggregate_fields, found.read_time)));
         match found.next().map(|(mut fields, time)| (fields.remove("found"), time)) {
             Some((Some(Value::Integer(count)), time)) => {
-                Ok((count.parse().map_err(|error| unreadable(doing, error))?, time))
+                Ok((count.parse().map_err(|error| unreadable(activity, error))?, time))
             }
-            Some(_) | None => Err(unreadable(doing, "there is no count")),
+            Some(_) | None => Err(unreadable(activity, "there is no count")),
         }
     }
 
@@ -352,38 +352,38 @@ impl FirestoreClient {
     /// # Errors
     /// [`StoreError::Busy`] also if the answer was lost: then the writes may have been made.
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
-        let doing = "write to Firestore";
+        let activity = "write to Firestore";
         let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();
         let body = json!({"writes": full});
-        let response: CommitResponse = match self.send(&self.method("", "commit", &body), doing, REQUEST_TIMEOUT).await
-        {
-            Ok(response) => response,
-            Err(Failure::Api(error)) => match error.status.as_str() {
-                "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
-                "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
-                    return Err(too_large(&error));
+        let response: CommitResponse =
+            match self.send(&self.method("", "commit", &body), activity, REQUEST_TIMEOUT).await {
+                Ok(response) => response,
+                Err(Failure::Api(error)) => match error.status.as_str() {
+                    "ABORTED" | "ALREADY_EXISTS" | "FAILED_PRECONDITION" | "NOT_FOUND" => return Ok(Commit::Conflict),
+                    "INVALID_ARGUMENT" if writes.iter().any(|write| write.bytes() > MAX_DOCUMENT_BYTES) => {
+                        return Err(too_large(&error));
+                    }
+                    _ => return Err(store_error(activity, error)),
+                },
+                Err(Failure::Network(error)) => {
+                    tracing::warn!(%error, "Firestore has not answered a commit");
+                    return Err(unavailable());
                 }
-                _ => return Err(store_error(doing, error)),
-            },
-            Err(Failure::Network(error)) => {
-                tracing::warn!(%error, "Firestore has not answered a commit");
-                return Err(unavailable());
-            }
-            Err(Failure::Store(error)) => return Err(error),
-        };
+                Err(Failure::Store(error)) => return Err(error),
+            };
         let first = response.write_results.into_iter().next();
-        Ok(Commit::Made(first.map(|result| result.update_time).unwrap_or_default()))
+        Ok(Commit::Applied(first.map(|result| result.update_time).unwrap_or_default()))
     }
 
     /// Sends a request that changes nothing, again for some time if the service is not available.
-    async fn repeat<T: DeserializeOwned>(&self, request: &Request<'_>, doing: &str) -> Result<T, StoreError> {
+    async fn repeat<T: DeserializeOwned>(&self, request: &Request<'_>, activity: &str) -> Result<T, StoreError> {
         let mut backoff = Backoff::new();
         loop {
             let timeout = backoff.remaining().max(MIN_ATTEMPT_TIMEOUT);
-            match self.send(request, doing, timeout).await {
+            match self.send(request, activity, timeout).await {
                 Ok(response) => return Ok(response),
                 Err(failure) if failure.is_temporary() && backoff.wait().await => {}
-                Err(failure) => return Err(failure.into_error(doing)),
+                Err(failure) => return Err(failure.into_error(activity)),
             }
         }
     }
@@ -391,7 +391,7 @@ impl FirestoreClient {
     async fn send<T: DeserializeOwned>(
         &self,
         request: &Request<'_>,
-        doing: &str,
+        activity: &str,
         timeout: Duration,
     ) -> Result<T, Failure> {
         let post = |token: String| async move {
@@ -419,7 +419,7 @@ impl FirestoreClient {
             }
         };
         if status.is_success() {
-            return serde_json::from_slice(&body).map_err(|error| Failure::Store(unreadable(doing, error)));
+            return serde_json::from_slice(&body).map_err(|error| Failure::Store(unreadable(activity, error)));
         }
         Err(Failure::Api(api_error(status, &body)))
     }
@@ -476,8 +476,8 @@ pub(super) fn set(object: &mut Json, key: &str, value: Json) {
     }
 }
 
-fn unreadable(doing: &str, reason: impl fmt::Display) -> StoreError {
-    StoreError::backend(format!("cannot {doing}"), format!("its response is not valid: {reason}"))
+fn unreadable(activity: &str, reason: impl fmt::Display) -> StoreError {
+    StoreError::backend(format!("cannot {activity}"), format!("its response is not valid: {reason}"))
 }
 
 /// Splits writes into commits.

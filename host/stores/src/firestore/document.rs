@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The fields of a document or of a map.
 pub(super) type Fields = BTreeMap<String, Value>;
 
-/// A value.
+/// The value of a field, in the JSON of the REST API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum Value {
     #[serde(rename = "nullValue")]

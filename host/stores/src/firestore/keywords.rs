@@ -14,14 +14,14 @@ pub(super) const DEFAULT_STOP_WORDS: &str = "a an and are as at be but by for if
 const MAX_KEYWORDS: usize = 20_000;
 
 /// Returns the keywords by which a message is found.
-pub(super) fn of_entry(content: &Content, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
+pub(super) fn entry_keywords(content: &Content, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
     let mut words = remove_stop_words(entry_words(content), stop_words);
     words.truncate(MAX_KEYWORDS);
     words
 }
 
 /// Returns the keywords of a query.
-pub(super) fn of_query(query: &str, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
+pub(super) fn query_keywords(query: &str, stop_words: &BTreeSet<String>) -> Vec<Box<str>> {
     remove_stop_words(query_words(query), stop_words)
 }
 

@@ -64,7 +64,7 @@ impl FirestoreMemoryService {
         Self::with_properties(client, &FirestoreProperties::default())
     }
 
-    /// Remembers below the root collection and with the stop words of these properties.
+    /// Stores entries below the root collection and uses the stop words of these properties.
     pub fn with_properties(client: FirestoreClient, properties: &FirestoreProperties) -> Self {
         let names = Names { root: properties.root_collection.clone() };
         Self { client, names, stop_words: Arc::new(properties.stop_words.clone()) }
@@ -73,7 +73,7 @@ impl FirestoreMemoryService {
     /// Returns the write of an event's entry; `None` if it has no keywords, or is too large.
     fn entry_write(&self, key: &SessionKey, event: &Event) -> Option<Write> {
         let content = event.content.as_deref()?;
-        let words = keywords::of_entry(content, &self.stop_words);
+        let words = keywords::entry_keywords(content, &self.stop_words);
         let json = serde_json::to_string(content).ok().filter(|_| !words.is_empty())?;
         let values = words.iter().map(|word| Value::from(&**word)).collect();
         let fields = fields([
@@ -146,7 +146,7 @@ impl FirestoreMemoryService {
         for mut writes in commits {
             writes.insert(0, set(condition));
             match self.client.commit(&writes).await? {
-                Commit::Made(time) => condition = Precondition::UpdateTime(time),
+                Commit::Applied(time) => condition = Precondition::UpdateTime(time),
                 Commit::Conflict => return Ok(false),
             }
         }
@@ -160,7 +160,7 @@ impl FirestoreMemoryService {
         if writes.is_empty() {
             return Ok(true);
         }
-        Ok(matches!(self.client.commit(writes).await?, Commit::Made(_)))
+        Ok(matches!(self.client.commit(writes).await?, Commit::Applied(_)))
     }
 
     async fn replace(&self, key: &SessionKey, events: &[&Event]) -> Result<bool, StoreError> {
@@ -276,7 +276,7 @@ impl MemoryService for FirestoreMemoryService {
     }
 
     async fn search(&self, app: &str, user: &str, query: &str) -> Result<Vec<MemoryEntry>, StoreError> {
-        let words = keywords::of_query(query, &self.stop_words);
+        let words = keywords::query_keywords(query, &self.stop_words);
         let mut found: HashMap<String, (usize, Timestamp)> = HashMap::new();
         let wanted: HashSet<&str> = words.iter().map(AsRef::as_ref).collect();
         for words in words.chunks(MAX_QUERY_KEYWORDS) {

@@ -89,8 +89,8 @@ pub(super) fn listing_range(app: &str) -> (String, String) {
     (format!("{app}/"), format!("{app}0"))
 }
 
-/// Returns the place of a session in lists.
-pub(super) fn listing(app: &str, updated: Timestamp, id: &str) -> String {
+/// Returns the list key of a session. Keys of newer sessions come first.
+pub(super) fn listing_key(app: &str, updated: Timestamp, id: &str) -> String {
     let newest_first = !(updated.as_micros().cast_unsigned() ^ (1 << 63));
     format!("{}/{newest_first:016x}/{id}", escape(app))
 }
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn lists_are_ordered_by_time_then_id() {
-        let at = |micros, id| listing("a/b", Timestamp::from_micros(micros), id);
+        let at = |micros, id| listing_key("a/b", Timestamp::from_micros(micros), id);
         let mut places = vec![at(-5, "a"), at(20, "b"), at(20, "a"), at(30, "z"), at(i64::MAX, "")];
         places.sort();
         assert_eq!(places, [at(i64::MAX, ""), at(30, "z"), at(20, "a"), at(20, "b"), at(-5, "a")]);

@@ -63,10 +63,10 @@ impl FirestoreSessionService {
     /// Runs an operation of several commits to completion, even if the caller is dropped.
     async fn complete<T: Send + 'static>(
         &self,
-        doing: &'static str,
+        activity: &'static str,
         operation: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
-        tokio::spawn(operation).await.map_err(|error| StoreError::backend(format!("cannot {doing}"), error))?
+        tokio::spawn(operation).await.map_err(|error| StoreError::backend(format!("cannot {activity}"), error))?
     }
 }
 
@@ -135,7 +135,7 @@ impl SessionService for FirestoreSessionService {
     ) -> Result<TurnStart, StoreError> {
         let begin = |stored: &StoredSession, _: &_| {
             if let Some(remaining) = stored.lease_remaining().filter(|_| previous != Some(stored.fence)) {
-                return Ok(Plan::nothing(TurnStart::Held { remaining }));
+                return Ok(Plan::unchanged(TurnStart::Held { remaining }));
             }
             let fence = stored.fence + 1;
             let turn = Turn { fence, revision: stored.revision };
@@ -190,7 +190,7 @@ impl Store {
             }
             let (mut writes, own) = state::initial_writes(&key, state);
             writes.insert(0, self.new_session(&key, created, &own, &own));
-            if change::is_made(self.client.commit(&writes).await?) {
+            if change::is_applied(self.client.commit(&writes).await?) {
                 let mut merged = state::read_shared(shared);
                 merged.merge(&State::from(&state::storable(state)));
                 return Ok(stored::session(key, merged, 0, created, created));

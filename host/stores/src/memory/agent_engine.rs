@@ -15,7 +15,7 @@ use crate::agent_engine::{AgentEngine, Request};
 use crate::firestore::AccessTokens;
 use crate::uri::MEMORY_URIS;
 
-/// How many facts a search returns: Memory Bank orders all facts by similarity and knows no "unlike".
+/// Maximum number of facts that a search returns. Memory Bank returns all facts by similarity, however low it is.
 const MAX_FACTS: u32 = 10;
 
 /// The author that ADK sets for facts.

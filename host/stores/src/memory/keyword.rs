@@ -55,7 +55,7 @@ impl KeywordMemory {
         session: &SessionKey,
         events: impl Iterator<Item = &'a Arc<Event>>,
     ) -> Vec<Arc<IndexedEvent>> {
-        let mut indexed: Vec<IndexedEvent> = events.filter_map(IndexedEvent::of).collect();
+        let mut indexed: Vec<IndexedEvent> = events.filter_map(IndexedEvent::new).collect();
         if let Some(similarity) = &self.similarity {
             let mut known = self.vectors(session);
             let mut missing = Vec::new();
@@ -85,7 +85,7 @@ impl KeywordMemory {
 
 impl IndexedEvent {
     /// Indexes an event; `None` if it has no words.
-    fn of(event: &Arc<Event>) -> Option<Self> {
+    fn new(event: &Arc<Event>) -> Option<Self> {
         let content = event.content.clone()?;
         let words = entry_words(&content);
         (!words.is_empty()).then(|| Self { event: event.clone(), content, words, vector: None })

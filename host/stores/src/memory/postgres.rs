@@ -75,7 +75,7 @@ struct NewEntries {
 
 impl NewEntries {
     /// Encodes events, and returns their messages too. Those without words are left out.
-    fn of<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<&'a Content>) {
+    fn encode<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<&'a Content>) {
         let (mut new, mut messages) = (Self::default(), Vec::new());
         for event in events {
             let Some(content) = event.content.as_deref() else { continue };
@@ -156,7 +156,7 @@ impl PostgresMemory {
         events: impl Iterator<Item = &'a Arc<Event>>,
         replaces: bool,
     ) -> Result<(), StoreError> {
-        let (new, messages) = NewEntries::of(events);
+        let (new, messages) = NewEntries::encode(events);
         if let Some(similarity) = &self.similarity {
             return self.insert_embedded(similarity, session, new, &messages, replaces).await;
         }
@@ -173,13 +173,13 @@ impl PostgresMemory {
             &contents,
             &words,
         ];
-        let doing = OnSession("add to the memory", session);
-        self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
+        let activity = OnSession("add to the memory", session);
+        self.database.query(&activity, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
-    fn entries_of(&self, doing: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
+    fn entries_of(&self, activity: OperationName<'_>, rows: &[Row]) -> Result<Vec<MemoryEntry>, StoreError> {
         let entries = rows.iter().map(read_entry).collect::<Result<Vec<_>, _>>();
-        entries.map_err(|failure| self.database.error(doing, failure))
+        entries.map_err(|failure| self.database.error(activity, failure))
     }
 }
 
@@ -198,8 +198,8 @@ impl MemoryService for PostgresMemory {
     }
 
     async fn sessions(&self, app: Option<&str>, user: Option<&str>) -> Result<Vec<RememberedSession>, StoreError> {
-        let doing = "list the sessions of the memory";
-        let rows = self.database.query(&doing, Repeat::Safe, LIST_SESSIONS, &[&app, &user]).await?;
+        let activity = "list the sessions of the memory";
+        let rows = self.database.query(&activity, Repeat::Safe, LIST_SESSIONS, &[&app, &user]).await?;
         let read = |row: &Row| {
             let (app, user, id): (&str, &str, &str) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
             Ok(RememberedSession {
@@ -209,14 +209,14 @@ impl MemoryService for PostgresMemory {
             })
         };
         let sessions = rows.iter().map(read).collect::<Result<Vec<_>, Failure>>();
-        sessions.map_err(|failure| self.database.error(&doing, failure))
+        sessions.map_err(|failure| self.database.error(&activity, failure))
     }
 
     async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
-        let doing = OnSession("list the entries of the memory", session);
+        let activity = OnSession("list the entries of the memory", session);
         let values: [&(dyn ToSql + Sync); 3] = [&&*session.app, &&*session.user, &&*session.id];
-        let rows = self.database.query(&doing, Repeat::Safe, LIST_ENTRIES, &values).await?;
-        self.entries_of(&doing, &rows)
+        let rows = self.database.query(&activity, Repeat::Safe, LIST_ENTRIES, &values).await?;
+        self.entries_of(&activity, &rows)
     }
 
     fn embedder_calls(&self, texts: usize) -> usize {
@@ -233,10 +233,10 @@ impl MemoryService for PostgresMemory {
         {
             return self.find_similar((app, user), &words, similarity.name(), &query).await;
         }
-        let doing = OnUser { operation: "search the memory", app, user };
+        let activity = OnUser { operation: "search the memory", app, user };
         let values: [&(dyn ToSql + Sync); 5] = [&app, &user, &self.text_search, &words, &(MAX_RESULTS as i64)];
-        let rows = self.database.query(&doing, Repeat::Safe, RECALL, &values).await?;
-        self.entries_of(&doing, &rows)
+        let rows = self.database.query(&activity, Repeat::Safe, RECALL, &values).await?;
+        self.entries_of(&activity, &rows)
     }
 }
 

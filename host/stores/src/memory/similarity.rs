@@ -65,7 +65,7 @@ impl SimilaritySearch {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
             match self.embed_batch(batch).await {
-                Ok(embedded) => vectors.extend(embedded.into_iter().map(UnitVector::of)),
+                Ok(embedded) => vectors.extend(embedded.into_iter().map(UnitVector::new)),
                 Err(problem) => {
                     let embedder = &*self.name;
                     tracing::warn!(embedder, "{problem}; texts that cannot be embedded are found by their words only");
@@ -120,7 +120,7 @@ pub(crate) struct UnitVector(Box<[u8]>);
 
 impl UnitVector {
     /// Scales a vector to length 1; `None` if it has no direction.
-    fn of(vector: Vec<f32>) -> Option<Self> {
+    fn new(vector: Vec<f32>) -> Option<Self> {
         let length = vector.iter().map(|value| value * value).sum::<f32>().sqrt();
         let is_usable = length.is_finite() && length > 0.0;
         is_usable.then(|| Self(vector.iter().flat_map(|value| (value / length).to_le_bytes()).collect()))
@@ -212,12 +212,12 @@ mod tests {
 
     #[test]
     fn a_vector_without_direction_is_left_out() {
-        assert_eq!(UnitVector::of(vec![0.0, 0.0]), None);
-        assert_eq!(UnitVector::of(vec![f32::NAN, 1.0]), None);
-        let query = Query { vector: UnitVector::of(vec![3.0, 4.0]).unwrap(), min_similarity: 0.9 };
-        let same = query.similarity(UnitVector::of(vec![6.0, 8.0]).unwrap().as_bytes()).unwrap();
+        assert_eq!(UnitVector::new(vec![0.0, 0.0]), None);
+        assert_eq!(UnitVector::new(vec![f32::NAN, 1.0]), None);
+        let query = Query { vector: UnitVector::new(vec![3.0, 4.0]).unwrap(), min_similarity: 0.9 };
+        let same = query.similarity(UnitVector::new(vec![6.0, 8.0]).unwrap().as_bytes()).unwrap();
         assert!((same - 1.0).abs() < 1e-6, "{same}");
-        assert_eq!(query.similarity(UnitVector::of(vec![1.0]).unwrap().as_bytes()), None);
+        assert_eq!(query.similarity(UnitVector::new(vec![1.0]).unwrap().as_bytes()), None);
         assert_eq!(query.nearest([(1, 0.95), (2, 1.0), (3, 0.1), (4, 0.95)].into_iter()), [2, 4, 1]);
     }
 }

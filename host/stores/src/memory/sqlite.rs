@@ -74,7 +74,7 @@ struct NewEntry {
 
 impl NewEntry {
     /// Encodes an event; `None` if it has no words.
-    fn of(event: &Arc<Event>) -> Option<Self> {
+    fn encode(event: &Arc<Event>) -> Option<Self> {
         let content = event.content.as_deref()?;
         let words = entry_words(content);
         if words.is_empty() {
@@ -131,7 +131,7 @@ impl SqliteMemory {
         let mut entries: Vec<NewEntry> = Vec::new();
         let mut texts = Vec::new();
         for event in events {
-            let (Some(entry), Some(content)) = (NewEntry::of(event), &event.content) else { continue };
+            let (Some(entry), Some(content)) = (NewEntry::encode(event), &event.content) else { continue };
             entries.push(entry);
             if self.similarity.is_some() {
                 texts.push(embedded_text(content));
@@ -143,7 +143,7 @@ impl SqliteMemory {
         let key = session.clone();
         let inserted = self
             .database
-            .write(Owner::of(session), move |connection| insert_entries(connection, &key, &entries, replaces));
+            .write(Owner::new(session), move |connection| insert_entries(connection, &key, &entries, replaces));
         inserted.await.map_err(self.database.error(format_args!("add to the memory ({session})")))
     }
 }

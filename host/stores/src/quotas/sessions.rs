@@ -80,7 +80,7 @@ impl QuotaSessions {
         delta: &JsonMap,
     ) -> Result<(WriteGuard<'_>, u64), StoreError> {
         let changes_app = growth.state.app.keys > 0;
-        let quotas = self.quotas.of(&key.app);
+        let quotas = self.quotas.for_app(&key.app);
         let guard = self.lock(key, changes_app, LockMode::Shared).await?;
         if let Some(events) = self.cache().reserve(&quotas, key, growth, &guard) {
             return Ok((guard, events));
@@ -98,7 +98,7 @@ impl QuotaSessions {
 
     /// Reads the totals from the service, and returns them after a write.
     async fn add_to_exact(&self, key: &SessionKey, growth: Growth, delta: &JsonMap) -> Result<Usage, StoreError> {
-        let quotas = self.quotas.of(&key.app);
+        let quotas = self.quotas.for_app(&key.app);
         let mut usage = self.inner.usage(key).await?;
         if growth.sessions > 0 {
             // The service reports a session that exists already; a new one starts with no usage.
@@ -122,7 +122,7 @@ impl QuotaSessions {
     }
 
     async fn create_checked(&self, key: &SessionKey, state: JsonMap) -> Result<Session, StoreError> {
-        check_delta(&self.quotas.of(&key.app), &state)?;
+        check_delta(&self.quotas.for_app(&key.app), &state)?;
         let growth = Growth { sessions: 1, state: StateChange::upper_bound(&state), ..Growth::default() };
         let (guard, _) = self.reserve(key, growth, &state).await?;
         let created = self.inner.create(&key.app, &key.user, Some(&key.id), state).await;
@@ -140,8 +140,8 @@ impl QuotaSessions {
         let state = StateChange { session: state, ..StateChange::default() };
         let growth = Growth { sessions: 1, events: revision, event_bytes, state };
         let before = Usage { session: SessionUsage::default(), ..usage };
-        let after = add_growth(&self.quotas.of(&key.app), &before, growth, StateChange::default())?;
-        // Counted before it is made, since a caller that goes away may leave a fork.
+        let after = add_growth(&self.quotas.for_app(&key.app), &before, growth, StateChange::default())?;
+        // Counted before it is made, since a fork can exist although its caller was dropped.
         self.cache().insert_exact(fork, after, &guard);
         let forked = self.inner.fork(key, revision, Some(&fork.id)).await;
         self.cache().invalidate(key, &guard);
@@ -155,7 +155,7 @@ impl QuotaSessions {
         fence: Option<u64>,
     ) -> Result<u64, StoreError> {
         let delta = &event.actions.state_delta;
-        check_delta(&self.quotas.of(&key.app), delta)?;
+        check_delta(&self.quotas.for_app(&key.app), delta)?;
         let event_bytes = event.json().len() as u64;
         let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
         let (guard, expected) = self.reserve(key, growth, delta).await?;
@@ -171,7 +171,7 @@ impl QuotaSessions {
     }
 
     async fn admit_checked(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
-        let quotas = self.quotas.of(&key.app);
+        let quotas = self.quotas.for_app(&key.app);
         quotas.check(Quota::UserRuns, active as u64)?;
         if quotas.get(Quota::UserTokensPerDay) == 0 {
             return Ok(());

@@ -75,7 +75,7 @@ struct SessionScopes {
 }
 
 impl SessionScopes {
-    fn of(self, name: &str) -> i64 {
+    fn scope(self, name: &str) -> i64 {
         if name.starts_with(USER_PREFIX) { self.users } else { self.own }
     }
 }
@@ -89,7 +89,7 @@ enum ScopeOwner {
 
 impl ScopeOwner {
     /// Returns the owners of the artifacts that a session can see.
-    fn of(session: &SessionKey) -> [Self; 2] {
+    fn for_session(session: &SessionKey) -> [Self; 2] {
         [Self::Session(session.clone()), Self::User(SessionKey::new(&*session.app, &*session.user, "user"))]
     }
 
@@ -199,16 +199,16 @@ impl ArtifactIndex {
             known.extend(self.index.files(scope).await?.into_iter().map(|(path, state)| (path, (scope, state))));
         }
         for (path, (scope, _)) in known.iter().filter(|(path, _)| !newest.contains_key(*path)) {
-            self.index.remove(Owner::of(session), FileKey { scope: *scope, path: path.clone() }).await?;
+            self.index.remove(Owner::new(session), FileKey { scope: *scope, path: path.clone() }).await?;
         }
         let mut count = 0;
         for (path, state) in newest {
             if known.get(&path).is_some_and(|(_, known)| *known == state) {
                 continue;
             }
-            count += usize::from(self.read(artifacts, session, scopes.of(&path), path, state).await?);
+            count += usize::from(self.read(artifacts, session, scopes.scope(&path), path, state).await?);
         }
-        self.index.embed(Owner::of(session), [scopes.own, scopes.users]).await?;
+        self.index.embed(Owner::new(session), [scopes.own, scopes.users]).await?;
         Ok((scopes, count))
     }
 
@@ -243,7 +243,7 @@ impl ArtifactIndex {
         state: FileState,
     ) -> Result<bool, StoreError> {
         let version = state.version.and_then(|version| u64::try_from(version).ok());
-        let owner = Owner::of(session);
+        let owner = Owner::new(session);
         match read_text(artifacts, session, &path, version, self.source.max_file).await {
             Ok(text) => self.index.replace(owner, FileKey { scope, path }, state, &text).await.map(|()| true),
             Err(error) => {
@@ -256,7 +256,7 @@ impl ArtifactIndex {
     /// Records that the artifacts of a session and its user are listed, and returns their scopes.
     async fn check_scopes(&self, session: &SessionKey) -> Result<SessionScopes, StoreError> {
         let database = self.index.database().await?;
-        let owners = ScopeOwner::of(session).map(|owner| owner.to_json());
+        let owners = ScopeOwner::for_session(session).map(|owner| owner.to_json());
         let now = Timestamp::now().as_micros();
         let write = move |connection: &Connection| {
             let mut check = connection.prepare_cached(CHECK_SCOPE)?;
@@ -264,7 +264,7 @@ impl ArtifactIndex {
             let mut scope = |owner: &String| check.query_row(params![owner, now], |row| row.get(0));
             Ok(SessionScopes { own: scope(own)?, users: scope(users)? })
         };
-        database.write(Owner::of(session), write).await.map_err(database.error("store the owner of artifacts"))
+        database.write(Owner::new(session), write).await.map_err(database.error("store the owner of artifacts"))
     }
 
     /// Forgets artifacts that are gone, of the owners whose artifacts were listed longest ago: their sessions may never
@@ -292,18 +292,18 @@ impl ArtifactIndex {
             if names.is_empty() {
                 let delete =
                     move |connection: &Connection| connection.prepare_cached(DELETE_SCOPE)?.execute([scope]).map(drop);
-                let deleted = database.write(Owner::of(key), delete).await;
+                let deleted = database.write(Owner::new(key), delete).await;
                 deleted.map_err(database.error("forget the owner of artifacts"))?;
                 continue;
             }
             for path in self.index.files(scope).await?.into_keys().filter(|path| !names.contains(&path)) {
-                self.index.remove(Owner::of(key), FileKey { scope, path }).await?;
+                self.index.remove(Owner::new(key), FileKey { scope, path }).await?;
             }
             let now = Timestamp::now().as_micros();
             let touch = move |connection: &Connection| {
                 connection.prepare_cached(TOUCH_SCOPE)?.execute(params![scope, now]).map(drop)
             };
-            let touched = database.write(Owner::of(key), touch).await;
+            let touched = database.write(Owner::new(key), touch).await;
             touched.map_err(database.error("store the owner of artifacts"))?;
         }
         Ok(())

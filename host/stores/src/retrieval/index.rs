@@ -38,11 +38,11 @@ const SEARCH: &str = "\
 const LOAD_PASSAGE: &str =
     "SELECT path, first_line, last_line, text, version FROM passages JOIN files USING (file) WHERE passage = ?1";
 
-/// Passages of one call of the embedder, and the most calls of an update: a search waits for it.
+/// Number of passages of one call of the embedder, and the maximum number of calls of an update, for which a search waits.
 const EMBEDDED_PASSAGES: usize = 100;
 const MAX_EMBEDDER_CALLS: usize = 20;
 
-/// The owners whose texts are searched. Those that have one write it twice.
+/// The owners whose texts are searched. A search in the texts of one owner has the same owner twice.
 pub(super) type Scopes = [i64; 2];
 
 /// The stamp of a text, which changes with its content.

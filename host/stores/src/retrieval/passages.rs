@@ -1,4 +1,4 @@
-//! Splits a text into passages: paragraphs that belong together, of a size that a model reads at a glance.
+//! Splits a text into passages: paragraphs that belong together, which are small enough to be part of a prompt.
 
 /// A passage ends at the first blank line or heading after this many bytes.
 const TARGET: usize = 800;

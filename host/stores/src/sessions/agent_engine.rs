@@ -59,7 +59,7 @@ struct EventIndex {
 }
 
 impl EventIndex {
-    fn of<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Self {
+    fn new<'a>(events: impl IntoIterator<Item = &'a Arc<Event>>) -> Self {
         let mut index = Self::default();
         for event in events {
             index.push(event);
@@ -187,7 +187,7 @@ impl AgentEngineSessions {
             self.known_sessions().remove(key);
             return Err(StoreError::SessionNotFound(key.clone()));
         }
-        Ok(EventIndex::of(&self.events(key).await?))
+        Ok(EventIndex::new(&self.events(key).await?))
     }
 
     /// Changes the cached state of a session.

@@ -58,13 +58,13 @@ impl PostgresSessions {
     /// Runs a statement about a session.
     async fn query(
         &self,
-        doing: &str,
+        activity: &str,
         key: &SessionKey,
         repeat: Repeat,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        self.database.query(&OnSession(doing, key), repeat, sql, values).await
+        self.database.query(&OnSession(activity, key), repeat, sql, values).await
     }
 
     /// Returns a conversion of errors of columns.
@@ -75,13 +75,13 @@ impl PostgresSessions {
     /// Runs a function that returns one string, the outcome.
     async fn outcome(
         &self,
-        doing: &str,
+        activity: &str,
         key: &SessionKey,
         repeat: Repeat,
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Outcome, StoreError> {
-        let rows = self.query(doing, key, repeat, sql, values).await?;
+        let rows = self.query(activity, key, repeat, sql, values).await?;
         let outcome = rows.first().map(|row| row.try_get::<_, &str>(0)).transpose().map_err(self.unreadable(key))?;
         Ok(Outcome::from_name(outcome.unwrap_or_default()))
     }
@@ -124,7 +124,7 @@ impl Outcome {
 impl SessionService for PostgresSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
-        let (created, change) = (Timestamp::now(), StateChange::of(&state));
+        let (created, change) = (Timestamp::now(), StateChange::from_delta(&state));
         let initial_state = own_state_json(&State::from(&state));
         let (scopes, keys, values, bytes) = change.columns();
         let rows = self
@@ -245,7 +245,7 @@ impl SessionService for PostgresSessions {
         let failed = |error| StoreError::backend(format!("cannot write the event ({key})"), error);
         let json = str::from_utf8(event.json()).map_err(failed)?;
         let (fence, time, hash) = (fence.map(u64::cast_signed), event.timestamp.as_micros(), id_hash(&event.id));
-        let (run, change) = (escape(&event.invocation_id), StateChange::of(&event.actions.state_delta));
+        let (run, change) = (escape(&event.invocation_id), StateChange::from_delta(&event.actions.state_delta));
         let (scopes, keys, values, bytes) = change.columns();
         let rows = self
             .query(

@@ -97,43 +97,46 @@ impl SqliteSessions {
         self.database.close().await;
     }
 
-    fn error_for<'a>(&'a self, doing: &'a str, key: &'a SessionKey) -> impl FnOnce(Failure) -> StoreError + 'a {
-        move |failure| self.database.error(format_args!("{doing} ({key})"))(failure)
+    fn error_for<'a>(&'a self, activity: &'a str, key: &'a SessionKey) -> impl FnOnce(Failure) -> StoreError + 'a {
+        move |failure| self.database.error(format_args!("{activity} ({key})"))(failure)
     }
 
     /// Runs a change of the session in the writing thread.
     async fn write<T: Send + 'static>(
         &self,
-        doing: &str,
+        activity: &str,
         key: &SessionKey,
         change: impl Fn(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.database.write(Owner::of(key), change).await.map_err(self.error_for(doing, key))
+        self.database.write(Owner::new(key), change).await.map_err(self.error_for(activity, key))
     }
 
     /// Runs a change of the session in the writing thread, soon. A failure is logged.
     fn write_later(
         &self,
-        doing: &'static str,
+        activity: &'static str,
         key: &SessionKey,
         change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     ) {
-        let doing = format!("{doing} ({key})");
-        self.database.write_later(Owner::of(key), doing, change);
+        let activity = format!("{activity} ({key})");
+        self.database.write_later(Owner::new(key), activity, change);
     }
 
     /// Waits for the changes that were left for later.
-    async fn settle(&self, key: &SessionKey) -> Result<(), StoreError> {
-        self.database.settle(Owner::of(key)).await.map_err(self.error_for("store the runs of the session", key))
+    async fn wait_for_deferred(&self, key: &SessionKey) -> Result<(), StoreError> {
+        self.database
+            .wait_for_deferred(Owner::new(key))
+            .await
+            .map_err(self.error_for("store the runs of the session", key))
     }
 
     async fn read<T: Send + 'static>(
         &self,
-        doing: &str,
+        activity: &str,
         key: &SessionKey,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.database.read(read).await.map_err(self.error_for(doing, key))
+        self.database.read(read).await.map_err(self.error_for(activity, key))
     }
 }
 
@@ -146,7 +149,8 @@ impl SessionService for SqliteSessions {
     async fn create(&self, app: &str, user: &str, id: Option<&str>, state: JsonMap) -> Result<Session, StoreError> {
         let key = SessionKey::new(app, user, new_session_id(id));
         let created = Timestamp::now();
-        let (own_key, change, initial) = (key.clone(), StateChange::of(&state), own_state_json(&State::from(&state)));
+        let (own_key, change, initial) =
+            (key.clone(), StateChange::from_delta(&state), own_state_json(&State::from(&state)));
         let inserted = self.write("create the session", &key, move |connection| {
             let Some(row) = insert_row(connection, &own_key, created, &initial)? else { return Ok(None) };
             change.apply(connection, &own_key, row)?;
@@ -285,7 +289,7 @@ impl SessionService for SqliteSessions {
         // Made here, so that the writing thread has less to do.
         event.json();
         let (own_key, own_event, id_hash) = (key.clone(), event.clone(), id_hash(&event.id));
-        let change = StateChange::of(&event.actions.state_delta);
+        let change = StateChange::from_delta(&event.actions.state_delta);
         let appended = self.write("append to the session", key, move |connection| {
             insert_event(connection, &own_key, &own_event, id_hash, fence, &change)
         });
@@ -306,7 +310,7 @@ impl SessionService for SqliteSessions {
     }
 
     async fn usage(&self, key: &SessionKey) -> Result<Usage, StoreError> {
-        self.settle(key).await?;
+        self.wait_for_deferred(key).await?;
         let own_key = key.clone();
         self.read("read the usage of the session", key, move |connection| reads::usage(connection, &own_key)).await
     }

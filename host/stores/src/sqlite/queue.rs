@@ -95,7 +95,7 @@ impl Queue {
         !std::mem::replace(&mut state.will_flush, true)
     }
 
-    /// Has the deferred writes made now, without another one.
+    /// Lets the writing thread make the deferred writes now instead of together with the next write.
     pub(super) fn flush(&self) {
         let mut state = self.state();
         state.will_flush = false;

@@ -31,8 +31,8 @@ pub(crate) struct Schema {
 impl Schema {
     /// Opens the writing connection and applies missing migrations.
     pub(super) fn open(&self, file: &Path, durability: Durability) -> Result<Connection, StoreError> {
-        let failed = |doing: &str, error: rusqlite::Error| {
-            let context = format!("cannot {doing} {} {}", self.noun, file.display());
+        let failed = |activity: &str, error: rusqlite::Error| {
+            let context = format!("cannot {activity} {} {}", self.noun, file.display());
             Failure::from(error).into_error(self.noun, || context)
         };
         // SQLite does not wait by itself while another process switches a new file to WAL mode.

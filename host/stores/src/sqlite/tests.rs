@@ -215,9 +215,9 @@ async fn deferred_writes_are_made_soon_without_another_write() {
 async fn deferred_writes_can_be_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let database = open(&folder).await;
-    database.settle(ANN).await.unwrap();
+    database.wait_for_deferred(ANN).await.unwrap();
     insert_later(&database, ANN, "a".into());
-    database.settle(ANN).await.unwrap();
+    database.wait_for_deferred(ANN).await.unwrap();
     assert_eq!(names(&database).await, ["a"]);
 }
 

@@ -51,7 +51,7 @@ impl<T: Send, F: Fn(&Connection) -> rusqlite::Result<T> + Send> Job for Write<F,
     }
 
     fn answer(self: Box<Self>) {
-        // The caller may have gone away.
+        // The caller may have been dropped.
         let _ = self.reply.send(self.result.ok_or(Failure::Closed));
     }
 
@@ -64,13 +64,13 @@ impl<T: Send, F: Fn(&Connection) -> rusqlite::Result<T> + Send> Job for Write<F,
     }
 }
 
-/// A write that nobody waits for.
+/// A deferred write.
 struct DeferredWrite<F, R> {
     change: F,
     report: R,
 }
 
-/// Returns a job that nobody waits for, and that reports a failure to `report`.
+/// Returns a job without a waiting caller, which reports a failure to `report`.
 pub(super) fn deferred_job(
     change: impl Fn(&Connection) -> rusqlite::Result<()> + Send + 'static,
     report: impl FnOnce(Failure) + Send + 'static,
@@ -137,7 +137,7 @@ fn serve(connection: Connection, queue: &Queue) {
     }
 }
 
-/// Makes the changes of a group in one transaction and answers them. If that fails, each gets a transaction of its own.
+/// Makes the changes of a group in one transaction and answers them. If that fails, each gets a separate transaction.
 fn commit(connection: &Connection, group: &mut Vec<Box<dyn Job>>) {
     let failure = match run(connection, group) {
         Ok(()) => return group.drain(..).for_each(Job::answer),

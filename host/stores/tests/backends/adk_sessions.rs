@@ -99,7 +99,7 @@ async fn sessions_that_adk_for_python_has_stored_are_read() {
 }
 
 #[tokio::test]
-async fn other_databases_and_those_of_earlier_versions_are_refused() {
+async fn other_databases_and_databases_of_earlier_versions_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (name, tables, reason) in [
         ("other.db", "CREATE TABLE events (id TEXT)", "is not a database of sessions of ADK for Python"),

@@ -338,7 +338,7 @@ async fn sessions_that_retention_rules_name_are_found_by_their_last_change() {
     }
     let third_day = Timestamp::from_iso("2026-01-03T00:00:00Z");
     let idle = ExpiryRule { idle_since: third_day, ..ExpiryRule::default() };
-    // The time is the time of the newest event, which tells whether the session was used since.
+    // The time is the time of the newest event, which shows whether the session was used since.
     assert_eq!(list_expired(&sessions, idle, 10).await, [("a1".to_owned(), 97), ("b1".to_owned(), 98)]);
     assert_eq!(list_expired(&sessions, idle, 1).await, [("a1".to_owned(), 97)]);
     let newest = ExpiryRule { user_sessions: Some(1), ..ExpiryRule::default() };

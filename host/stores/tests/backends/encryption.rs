@@ -195,7 +195,7 @@ async fn an_artifact_whose_end_was_cut_off_or_changed_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn the_length_of_an_encrypted_stream_is_that_of_its_bytes() {
+async fn the_length_of_an_encrypted_stream_is_the_number_of_its_bytes() {
     let artifacts = EncryptedArtifacts::new(Arc::new(MemoryArtifacts::new()), Arc::new(keys(&[("k", "01")])));
     let key = SessionKey::new("app", "ann", "s1");
     for len in [0, 1, 65_000, 65_536 - 48, 65_536, 200_000] {

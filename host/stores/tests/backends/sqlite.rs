@@ -191,7 +191,7 @@ async fn errors_name_the_file_and_the_session() {
     let key = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
     sessions.append(&key, &user_event("hello")).await.unwrap();
     sessions.close().await;
-    for (error, doing) in [
+    for (error, activity) in [
         (
             error(sessions.get(&key, EventWindow::All).await).to_string(),
             "read the session (appName=app, userId=ann, sessionId=s1)",
@@ -207,7 +207,7 @@ async fn errors_name_the_file_and_the_session() {
         ),
         (error(sessions.list("app", "ann").await).to_string(), "list the sessions of appName=app, userId=ann"),
     ] {
-        let expected = format!("session database {}: cannot {doing}: ", file.display());
+        let expected = format!("session database {}: cannot {activity}: ", file.display());
         assert!(error.starts_with(&expected), "{error}");
     }
 }

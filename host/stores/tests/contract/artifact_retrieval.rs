@@ -105,7 +105,7 @@ async fn an_artifact_that_was_removed_is_not_found_any_more(artifacts: &dyn Arti
     artifacts.delete(&s1, "a").await.unwrap();
     artifacts.delete(&s1, "user:c").await.unwrap();
     assert_eq!(found(&index, artifacts, &s1, "apples").await, named(&[("b", 0)]));
-    // Updates of others forget the artifacts of sessions that nobody searches any more.
+    // Updates of other sessions remove the artifacts of sessions that are not searched any more.
     artifacts.delete_all(&s1).await.unwrap();
     index.update(artifacts, &s2).await.unwrap();
     assert_eq!(index.count().await.unwrap(), 0);
@@ -189,7 +189,7 @@ impl Embedder for BoatEmbedder {
 }
 
 #[tokio::test]
-async fn passages_of_similar_meaning_are_those_of_the_session_and_its_user() {
+async fn passages_of_similar_meaning_come_from_the_session_and_its_user_only() {
     let (artifacts, boats) = (MemoryArtifacts::new(), Arc::new(BoatEmbedder::default()));
     let index = index().with_similarity(SimilaritySearch::new("boats", boats.clone()));
     let (ann, bob) = (session("ann", "s1"), session("bob", "s1"));

@@ -11,7 +11,7 @@ use hatchery_stores::{Quota, Quotas};
 
 on_every_plain_session_backend!([
     records_are_read_back_in_the_order_of_their_keys,
-    a_record_replaces_that_of_the_same_call,
+    a_record_replaces_the_record_of_the_same_call,
     runs_and_sessions_have_journals_of_their_own,
     a_finished_run_has_no_records_and_says_so,
     a_turn_that_was_taken_over_records_nothing,
@@ -23,7 +23,7 @@ on_every_plain_session_backend!([
 // Encrypted data has more bytes.
 on_every_encrypted_session_backend!([
     records_are_read_back_in_the_order_of_their_keys,
-    a_record_replaces_that_of_the_same_call,
+    a_record_replaces_the_record_of_the_same_call,
     runs_and_sessions_have_journals_of_their_own,
     a_finished_run_has_no_records_and_says_so,
     a_turn_that_was_taken_over_records_nothing,
@@ -57,7 +57,7 @@ async fn records_are_read_back_in_the_order_of_their_keys(sessions: &dyn Session
     assert_eq!(read, [records[2].clone(), records[0].clone(), records[1].clone()]);
 }
 
-async fn a_record_replaces_that_of_the_same_call(sessions: &dyn SessionService) {
+async fn a_record_replaces_the_record_of_the_same_call(sessions: &dyn SessionService) {
     let (key, fence) = begin(sessions, "s1").await;
     for record in [record("a", None), record("a", Some("1"))] {
         journal(sessions).record(&key, "e-1", fence, &record).await.unwrap();

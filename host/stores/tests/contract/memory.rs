@@ -237,8 +237,8 @@ async fn sessions_and_their_entries_are_listed(memory: &dyn MemoryService) {
         let sessions = memory.sessions(app, user).await.unwrap();
         sessions.iter().map(|it| (it.key.to_string(), it.entries, it.newest.as_micros())).collect::<Vec<_>>()
     };
-    let of = |user: &str, id: &str| SessionKey::new("app", user, id).to_string();
-    let anns = [(of("ann", "new"), 3, 3), (of("ann", "old"), 2, 2)];
+    let key = |user: &str, id: &str| SessionKey::new("app", user, id).to_string();
+    let anns = [(key("ann", "new"), 3, 3), (key("ann", "old"), 2, 2)];
     assert_eq!(list(Some("app"), Some("ann")).await, anns);
     assert_eq!(list(None, None).await, [&[(other.to_string(), 1, 9)], &anns[..]].concat());
     assert!(list(Some("other"), None).await.is_empty() && list(None, Some("nobody")).await.is_empty());

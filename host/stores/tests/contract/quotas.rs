@@ -401,11 +401,11 @@ async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
     let long = "x".repeat(257);
     for (name, what) in [(long.as_str(), "has at most 256 bytes"), ("a\u{1b}b", "has no control characters")] {
         let keys = [("app", [name, "u", "s"]), ("user", ["a", name, "s"]), ("session", ["a", "u", name])];
-        for (of, [app, user, id]) in keys {
+        for (kind, [app, user, id]) in keys {
             let key = SessionKey::new(app, user, id);
-            let expected = match of {
+            let expected = match kind {
                 "app" => format!("the name of an app {what}"),
-                of => format!("the id of a {of} {what}"),
+                kind => format!("the id of a {kind} {what}"),
             };
             let event = delta(JsonMap::new());
             let mut errors = vec![

@@ -19,7 +19,7 @@ every_backend!(
         messages_of_similar_meaning_are_found,
         a_message_with_words_and_meaning_comes_first,
         at_most_ten_messages_are_found_by_their_meaning_only,
-        meaning_is_that_of_the_own_messages,
+        a_search_by_meaning_finds_only_messages_of_the_user,
         what_was_replaced_or_deleted_is_not_found_by_its_meaning,
     ],
     keyword(_folder) => KeywordMemory::new().with_similarity(ConceptEmbedder::search()),
@@ -79,7 +79,7 @@ async fn at_most_ten_messages_are_found_by_their_meaning_only(memory: &dyn Memor
     assert_eq!(search(memory, "automobile").await.len(), 12);
 }
 
-async fn meaning_is_that_of_the_own_messages(memory: &dyn MemoryService) {
+async fn a_search_by_meaning_finds_only_messages_of_the_user(memory: &dyn MemoryService) {
     remember(memory, "s1", &["my automobile"]).await;
     for (app, user) in [("app", "bob"), ("other", "ann")] {
         memory.add_events(&SessionKey::new(app, user, "s1"), &messages(&["another automobile"])).await.unwrap();

@@ -142,7 +142,7 @@ async fn messages_of_schema_1_are_found_by_their_words_and_embedded_when_they_ar
     assert!(search(&memory, "vehicle").await.is_empty());
     remember(&memory, "s1", &["an automobile"]).await;
     assert_eq!(search(&memory, "vehicle").await, ["an automobile"]);
-    // An older host goes on with the functions that it knows.
+    // An older host continues with the functions that it knows.
     let found = "SELECT out_content FROM recall('app', 'ann', NULL, ARRAY['automobile'], 10)";
     assert_eq!(client.query(found, &[]).await.unwrap().len(), 1);
 }

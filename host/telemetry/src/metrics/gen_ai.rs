@@ -68,7 +68,7 @@ impl ModelSeries {
     }
 
     /// Returns the metrics of a provider, which has this name or, if there are too many names, another one.
-    fn of_provider(&self, name: &str, values: &SeriesByLabel<LabelValue>) -> Arc<ProviderSeries> {
+    fn provider(&self, name: &str, values: &SeriesByLabel<LabelValue>) -> Arc<ProviderSeries> {
         let mut providers = self.providers.lock_unpoisoned();
         let find = |providers: &[Arc<ProviderSeries>], name: &str| {
             providers.iter().find(|series| series.provider.as_str() == name).cloned()
@@ -124,7 +124,7 @@ impl ModelCalls {
     /// Counts a call that has ended.
     pub(super) fn count(&self, model: &ModelSeries, span: &SpanData) {
         let provider = span.get("gen_ai.provider.name").and_then(AttributeValue::as_str).unwrap_or_default();
-        let series = model.of_provider(provider, &self.providers);
+        let series = model.provider(provider, &self.providers);
         let labels = || {
             [
                 ("gen_ai_operation_name", LabelValue::from(span.operation.name().unwrap_or_default())),

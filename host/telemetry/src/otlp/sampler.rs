@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     /// Returns the sampler of a value and its argument.
-    fn sampling(sampler: Option<&str>, argument: Option<&str>) -> Result<Sampling, OtlpError> {
+    fn parse_sampling(sampler: Option<&str>, argument: Option<&str>) -> Result<Sampling, OtlpError> {
         Sampling::from_environment(&|name: &str| {
             let value = if name == SAMPLER { sampler } else { argument };
             value.map(str::to_owned)
@@ -82,7 +82,7 @@ mod tests {
             (Some("traceidratio"), [true, true, true]),
             (Some("parentbased_traceidratio"), [true, false, true]),
         ] {
-            let sampling = sampling(sampler, None).unwrap();
+            let sampling = parse_sampling(sampler, None).unwrap();
             let parents = [None, Some(parent(false)), Some(parent(true))];
             assert_eq!(parents.map(|parent| sampling.is_sampled(7, parent.as_ref())), expected, "{sampler:?}");
         }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_ratio_samples_about_that_share_of_the_traces() {
-        let sampling = sampling(Some("traceidratio"), Some("0.25")).unwrap();
+        let sampling = parse_sampling(Some("traceidratio"), Some("0.25")).unwrap();
         // The ids are hashes: these are spread as evenly.
         let ids = (0..1000_u128).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
         let sampled = ids.filter(|id| sampling.is_sampled(*id, None)).count();
@@ -99,13 +99,13 @@ mod tests {
 
     #[test]
     fn a_value_that_is_not_supported_is_refused_with_the_next_step() {
-        let error = sampling(Some("jaeger_remote"), None).err().unwrap();
+        let error = parse_sampling(Some("jaeger_remote"), None).err().unwrap();
         assert_eq!(
             error.to_string(),
             "OTEL_TRACES_SAMPLER=jaeger_remote is not supported: set it to always_on, always_off, traceidratio, or one of \
              these with parentbased_ before it"
         );
-        let error = sampling(Some("traceidratio"), Some("2")).err().unwrap();
+        let error = parse_sampling(Some("traceidratio"), Some("2")).err().unwrap();
         assert_eq!(
             error.to_string(),
             "OTEL_TRACES_SAMPLER_ARG=2 is not supported: set it to the share of the runs to export, from 0.0 to 1.0"

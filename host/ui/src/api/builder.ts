@@ -13,7 +13,7 @@ export async function checkFiles(app: string, files: Texts): Promise<Diagnostic[
   return (await sendJson<{ diagnostics: Diagnostic[] }>("POST", `${appPath(app)}/check`, { files }))?.diagnostics ?? [];
 }
 
-/** Writes files if the app then serves and nobody has changed them. Returns all files of the app. */
+/** Writes files if nobody else has changed them and the app can be loaded with them. Returns all files of the app. */
 export async function writeFiles(app: string, files: Texts, known: Texts): Promise<AppFile[]> {
   return (await sendJson<{ files: AppFile[] }>("POST", `${appPath(app)}/files`, { files, known }))?.files ?? [];
 }

@@ -7,7 +7,7 @@ export function compareRevisions(component: string, from: string, to: string): P
   return getJson<Comparison>(`components/${path(component)}/compare?${new URLSearchParams({ from, to })}`);
 }
 
-/** Calls a tool in a session of its own. */
+/** Calls a tool in a new session. */
 export async function callTool(component: string, tool: string, args: JsonObject, state: JsonObject): Promise<ToolCall> {
   const call = await sendJson<ToolCall>("POST", `components/${path(component)}/tools/${path(tool)}/call`, { args, state });
   if (!call) throw new HostError(200, "ERROR", "The host has not returned the result.");

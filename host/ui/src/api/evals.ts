@@ -19,7 +19,7 @@ export function addSession(app: string, set: string, evalId: string, userId: str
   return sendJson("POST", `${setPath(app, set)}/add-session`, { evalId, userId, sessionId });
 }
 
-/** Evaluates cases; all of the set if there are none. Waits for the result. */
+/** Evaluates the given cases, or all cases of the set if none are given. Waits for the result. */
 export function runEval(app: string, set: string, evalIds: string[], numRuns: number): Promise<unknown> {
   return sendJson("POST", `${setPath(app, set)}/run`, { evalIds, numRuns });
 }

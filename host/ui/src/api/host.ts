@@ -39,7 +39,7 @@ export async function listApps(): Promise<App[]> {
   return (await getJson<{ apps: App[] }>("list-apps?detailed=true")).apps;
 }
 
-/** Returns the sessions of a user, those that changed last first. */
+/** Returns the sessions of a user, the most recently changed first. */
 export async function listSessions(app: string, user: string): Promise<Session[]> {
   const sessions = await getJson<Session[]>(sessionsPath(app, user));
   return sessions.sort((one, other) => other.lastUpdateTime - one.lastUpdateTime);
@@ -51,7 +51,7 @@ export async function createSession(app: string, user: string, state: JsonObject
   return session;
 }
 
-/** Returns a session with its events, or with those since a time in seconds. */
+/** Returns a session with its events, or only with the events since a time in seconds. */
 export function readSession(key: SessionKey, since?: number): Promise<Session> {
   const query = since === undefined ? "" : `?afterTimestamp=${since}`;
   return getJson<Session>(sessionPath(key) + query);
@@ -64,20 +64,20 @@ export async function forkSession(key: SessionKey, revision?: number): Promise<S
   return { ...key, session: fork.id };
 }
 
-/** Removes the events after the first `revision` ones, with what they have changed. */
+/** Removes the events after the first `revision` events and undoes their changes. */
 export const rewindSession = (key: SessionKey, revision: number) => sendJson<Session>("POST", `${sessionPath(key)}/rewind`, { revision });
 
 export const deleteSession = (key: SessionKey) => sendJson("DELETE", sessionPath(key));
 
-/** Says that the user has finished with a session. Its data stays; the app may add it to the memory of the user. */
+/** Closes a session. Its data stays; the app may add it to the memory of the user. */
 export const closeSession = (key: SessionKey) => sendJson("POST", `${sessionPath(key)}/close`);
 
 const memoryPath = ({ app, user }: Omit<SessionKey, "session">) => `apps/${path(app)}/users/${path(user)}/memory`;
 
-/** Adds a session to the memory of its user, instead of what was added of it before. */
+/** Adds a session to the memory of its user. Replaces its earlier entries. */
 export const remember = (key: SessionKey) => sendJson("PATCH", memoryPath(key), { sessionId: key.session });
 
-/** Returns the messages in the memory of a user that match a query, the best first. */
+/** Returns the messages in the memory of a user that match a query, the best match first. */
 export async function searchMemory(app: string, user: string, query: string): Promise<Memories["memories"]> {
   return (await getJson<Memories>(`${memoryPath({ app, user })}?${new URLSearchParams({ query })}`)).memories;
 }
@@ -114,13 +114,13 @@ export interface RunRequest {
   onAccepted: (runId: string) => void;
 }
 
-/** Cancels a run, wherever it runs. Returns true if it has ended. */
+/** Cancels a run on any host. Returns true if it has ended. */
 export async function cancelRun(key: SessionKey, runId: string): Promise<boolean> {
   const run = await sendJson<{ state: string }>("POST", `${sessionPath(key)}/runs/${path(runId)}/cancel`);
   return run?.state !== "running" && run?.state !== "accepted";
 }
 
-/** Runs a message and yields the events as they arrive. An error that ends the run is thrown. */
+/** Starts a run with a message and yields its events as they arrive. Throws the error that ends the run. */
 export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
   const { key, runId, parts, streaming, signal } = request;
   const body = {

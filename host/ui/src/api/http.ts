@@ -1,4 +1,4 @@
-// Requests to the host, with its errors as values of one class.
+// HTTP requests to the host, and its errors.
 
 /** The folder above `/dev-ui/`, where the routes of the host are. */
 const root = new URL("../", document.baseURI);
@@ -12,7 +12,7 @@ export class HostError extends Error {
     readonly status: number,
     readonly code: string,
     message: string,
-    /** Seconds after which the host accepts the request again, if it tells. */
+    /** Seconds after which the host accepts the request again, from `Retry-After`. */
     readonly retryAfter?: number,
   ) {
     super(message);
@@ -30,7 +30,7 @@ export function path(...segments: string[]): string {
 
 let reportUnauthorized: (message: string) => void = () => {};
 
-/** Sets what is called when the host wants a login. */
+/** Sets the function that is called when the host requires a login. */
 export function onUnauthorized(report: (message: string) => void): void {
   reportUnauthorized = report;
 }
@@ -65,7 +65,7 @@ export async function sendJson<T>(method: string, target: string, body?: unknown
   return text === "" ? undefined : (JSON.parse(text) as T);
 }
 
-/** Answers of a proxy whose host cannot be reached. Those of the host itself are JSON. */
+/** Statuses of a proxy that cannot reach the host. Errors of the host itself are JSON. */
 const GATEWAY_ERRORS = [502, 503, 504];
 
 async function hostError(response: Response): Promise<HostError> {
@@ -80,13 +80,13 @@ async function hostError(response: Response): Promise<HostError> {
     if (GATEWAY_ERRORS.includes(status)) {
       return new HostError(status, "OFFLINE", `The host cannot be reached: a proxy in front of it answered ${answer}.`);
     }
-    // The page of a proxy is HTML.
+    // The error page of a proxy is HTML.
     const isText = text !== "" && !/^\s*</.test(text);
     return new HostError(status, "ERROR", isText ? text : `The server answered ${answer}.`);
   }
 }
 
-/** Returns what went wrong, for people. */
+/** Returns the message of an error for display. */
 export function describeError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -7,7 +7,7 @@ import type { Part, SessionEvent } from "./types";
 export interface LiveHandlers {
   onOpen: () => void;
   onEvent: (event: SessionEvent) => void;
-  /** Called once. The reason is in the words of the host. */
+  /** Called once, with the message of the host if there is one. */
   onClose: (code: number, reason: string) => void;
 }
 

@@ -1,4 +1,4 @@
-// The JSON of the host by the names of the page. Everything in it may come from strangers' components and models.
+// Types of the JSON of the host. All values are untrusted: components and models can set them.
 
 import type { ComponentTool, Event, GrantReport, HostEvent as AnyHostEvent, RunView, UsageMetadata } from "./wire";
 

@@ -1,5 +1,4 @@
-// The catalog of the host, read again when the host tells of a change, and what has changed in it since the page was
-// opened.
+// The catalog of the host, read again after each event about a change, and its changes since the page was opened.
 
 import { listApps, readCatalog } from "../api/host";
 import { describeError } from "../api/http";
@@ -10,10 +9,10 @@ import { router } from "./router.svelte";
 import { type Change, findChanges, isRejected } from "../model/changes";
 
 const INTERVAL = 1500;
-/** While the host tells of changes: only ages differ, and the numbers of calls, which the pages of components show. */
+/** The period while events of the host arrive: only ages and numbers of calls, shown on component pages, need updates. */
 const CONNECTED_INTERVAL = 15_000;
 const BATCH_MS = 30;
-/** While a file is being compiled. */
+/** The period while a file is being compiled. */
 const FAST_INTERVAL = 400;
 const MAX_CHANGES = 200;
 
@@ -56,12 +55,12 @@ class CatalogStore {
     };
   }
 
-  /** Whether the host tells of changes. */
+  /** Whether the host sends events about changes. */
   get #isConnected(): boolean {
     return hostEvents.isConnected && this.error === undefined;
   }
 
-  /** Lets ages grow, and reads the catalog if the page shows what the host does not tell of. */
+  /** Updates ages, and reads the catalog if the page shows values for which the host sends no events. */
   #tick(): void {
     this.now = hostEvents.now();
     const showsCalls = router.route.page === "components" || router.route.page === "component";
@@ -75,7 +74,7 @@ class CatalogStore {
     this.#timer = setTimeout(() => void this.refresh(), BATCH_MS);
   }
 
-  /** Reads the catalog. Answers that overtake each other would look like changes, so it is read once at a time. */
+  /** Reads the catalog, one request at a time: responses in the wrong order would look like changes. */
   refresh(): Promise<void> {
     clearTimeout(this.#timer);
     this.#reading = (this.#reading ?? Promise.resolve()).then(() => this.#read());

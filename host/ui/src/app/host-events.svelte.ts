@@ -1,4 +1,4 @@
-// The events of the host, from one connection that is continued when it breaks and rests while the page is hidden.
+// The events of the host, from one connection that is opened again when it breaks and closed while the page is hidden.
 
 import { followHostEvents } from "../api/host";
 import { HostError } from "../api/http";
@@ -8,7 +8,7 @@ import type { HostEvent } from "../api/types";
 const MAX_KEPT = 1000;
 const RETRY_MS = 1500;
 const TOO_MANY_REQUESTS = 429;
-/** Smaller differences can come from the whole seconds in which the host tells its time. */
+/** Smaller differences can be rounding: the host sends its time in whole seconds. */
 const MIN_CLOCK_DIFFERENCE = 2;
 
 type Listener = (event: HostEvent) => void;
@@ -94,7 +94,7 @@ class HostEventStore {
   }
 }
 
-/** Returns the milliseconds until the next attempt. `undefined` if it would be in vain. */
+/** Returns the milliseconds until the next attempt, or `undefined` if another attempt would fail, too. */
 function pauseAfter(error: unknown): number | undefined {
   if (!(error instanceof HostError) || error.status < 400 || error.status >= 500) return RETRY_MS;
   if (error.status === TOO_MANY_REQUESTS) return Math.max(RETRY_MS, (error.retryAfter ?? 0) * 1000);

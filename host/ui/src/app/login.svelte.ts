@@ -3,7 +3,7 @@
 import { onUnauthorized } from "../api/http";
 
 class Login {
-  /** Why a login is necessary, in the words of the host. */
+  /** The message of the host on why a login is necessary. */
   message = $state<string>();
 
   constructor() {

@@ -5,18 +5,18 @@ import { isRedirect } from "../model/credential";
 
 const CHANNEL = "hatchery-redirect";
 
-/** Hands the address of this page to the conversations, if it is the end of a login. Returns whether it is. */
+/** Sends the address of this page to the open conversations if it is the end of a login. Returns whether it is. */
 export function handOver(): boolean {
   if (!isRedirect(new URL(location.href))) return false;
   const channel = new BroadcastChannel(CHANNEL);
   channel.postMessage(location.href);
   channel.close();
-  // The code stays neither in the address bar nor in the history.
+  // Removes the code from the address bar and the history.
   history.replaceState(null, "", new URL("./", document.baseURI));
   return true;
 }
 
-/** Calls `take` with the addresses at which logins end. Returns what stops that. */
+/** Calls `take` with the addresses at which logins end. Returns a function that stops it. */
 export function onRedirect(take: (url: string) => Promise<void>): () => void {
   const channel = new BroadcastChannel(CHANNEL);
   channel.onmessage = ({ data }: MessageEvent<unknown>) => {
@@ -25,9 +25,9 @@ export function onRedirect(take: (url: string) => Promise<void>): () => void {
   return () => channel.close();
 }
 
-/** Returns whether this tab may answer with an address: of several tabs with the same conversation, the first may. */
+/** Returns whether this tab may answer with an address: only the first of several tabs with the same conversation. */
 export function claim(url: string): Promise<boolean> {
-  // Pages that are neither of HTTPS nor of localhost have no locks.
+  // Browsers have locks only over HTTPS and on localhost.
   const locks = navigator.locks as LockManager | undefined;
   if (!locks) return Promise.resolve(true);
   return new Promise((resolve) => {

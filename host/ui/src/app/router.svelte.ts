@@ -1,4 +1,4 @@
-// The current place in the page, in step with the address bar.
+// The current route, synchronised with the address bar.
 
 import { formatRoute, parseRoute, type Route } from "../model/route";
 
@@ -15,7 +15,7 @@ class Router {
     addEventListener("popstate", () => (this.route = currentRoute()));
   }
 
-  /** Opens a place. `replace` keeps the entry of the history. */
+  /** Opens a route. `replace` replaces the current entry of the history. */
   open(route: Route, replace = false): void {
     const url = new URL(formatRoute(route), base);
     if (url.href === location.href) return;
@@ -24,7 +24,7 @@ class Router {
     this.route = route;
   }
 
-  /** Opens a place instead of the current one when work has ended, unless the person has opened another one. */
+  /** Opens a route when `work` has ended, unless the person has opened another one meanwhile. */
   async openAfter(work: Promise<unknown>, route: Route): Promise<void> {
     const before = this.route;
     await work;
@@ -34,7 +34,7 @@ class Router {
 
 export const router = new Router();
 
-/** Returns the address of a place for a link. */
+/** Returns the address of a route for a link. */
 export function href(route: Route): string {
   return new URL(formatRoute(route), base).pathname + new URL(formatRoute(route), base).search;
 }

@@ -16,7 +16,7 @@ function store(key: string, value: string): void {
   try {
     localStorage.setItem(key, value);
   } catch {
-    // A browser that stores nothing forgets it with the page.
+    // If the browser stores nothing, the value is lost when the page is closed.
   }
 }
 

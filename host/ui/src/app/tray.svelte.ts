@@ -16,14 +16,14 @@ export interface Waiting {
 
 export type Failure = Extract<HostEvent, { kind: "runEnded" | "fileRejected" }>;
 
-/** Sessions that are looked at when the page is opened, those that ran last. */
+/** Number of sessions that are read when the page is opened: the most recently changed ones. */
 const MAX_SESSIONS = 30;
 const MAX_FAILURES = 20;
-/** Sessions are looked at once for events that arrive together. */
+/** Sessions are read once for events that arrive together. */
 const BATCH_MS = 50;
-/** How often the page checks whether the catalog is there. */
+/** How often the page checks whether the catalog was read. */
 const CATALOG_MS = 200;
-/** When sessions are looked at again that could not be read. */
+/** The delay after which sessions that could not be read are read again. */
 const RETRY_MS = 2000;
 
 class Tray {
@@ -59,7 +59,7 @@ class Tray {
     this.#timer = setTimeout(() => void this.#look(), milliseconds);
   }
 
-  /** Looks at the sessions that have run since the last time. Those that cannot be read are looked at again. */
+  /** Reads the sessions that have run since the last time. Retries sessions that cannot be read. */
   async #look(): Promise<void> {
     // Events can arrive before the catalog, without which no app is known; if it cannot be read, sessions cannot either.
     if (!catalog.catalog || catalog.error !== undefined) return this.#lookIn(CATALOG_MS);
@@ -89,7 +89,7 @@ class Tray {
       this.error = "";
     } catch (error) {
       this.error = describeError(error);
-      // The call still waits if the host has not taken the answer.
+      // The call still waits if the host has not accepted the answer.
       this.waiting = [...this.waiting.filter((other) => !isAnswered(other)), { key, item }];
       this.#sessions.set(idOf(key), key);
       this.#lookIn(BATCH_MS);

@@ -26,7 +26,7 @@ export function eventsOfLastTurn(events: readonly SessionEvent[]): readonly Sess
   return events.slice(Math.max(0, start));
 }
 
-/** Returns what is active after the events of a run. If the run has ended, nothing is. */
+/** Returns the active agents and tools after the events of a run. If the run has ended, there are none. */
 export function activityOf(app: App, events: readonly SessionEvent[], isRunning: boolean): RunActivity {
   const known = new Set(app.agents.map(({ name }) => name));
   const past = none();
@@ -61,7 +61,7 @@ export function activityOf(app: App, events: readonly SessionEvent[], isRunning:
   return { active, past };
 }
 
-/** Returns what is active, for a screen reader. */
+/** Returns a description of the active agents and tools for screen readers. */
 export function describeActivity({ agents, tools }: Activity): string {
   const names = [...tools].map((key) => key.split("\n")[1] ?? key);
   const list = names.length > 0 ? names : [...agents];

@@ -38,7 +38,7 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
     if (first && last) {
       const middle = (first.y + last.y + nodeHeight(last.agent)) / 2;
       node.y = middle - nodeHeight(agent) / 2;
-      // A node that is higher than those below it would reach into what is above them.
+      // A node that is higher than its children together would overlap the nodes above them.
       const shift = Math.max(0, top - node.y);
       for (const moved of nodes.slice(start)) moved.y += shift;
       bottom += shift;

@@ -2,11 +2,11 @@
 
 import { encodeBase64 } from "./files";
 
-/** The rate of what live models hear, and of what they say. */
+/** The sample rates of the input and the output of live models. */
 export const INPUT_RATE = 16_000;
 export const OUTPUT_RATE = 24_000;
 
-/** Returns samples at another rate. Each one is the mean of those that it replaces, or between its neighbours. */
+/** Resamples audio. Each new sample is the mean of the samples that it replaces, or interpolated. */
 export function resample(samples: Float32Array, from: number, to: number): Float32Array {
   if (from === to) return samples;
   const ratio = from / to;
@@ -30,7 +30,7 @@ export function resample(samples: Float32Array, from: number, to: number): Float
   return result;
 }
 
-/** Returns samples from -1 to 1 as base64. */
+/** Encodes samples from -1 to 1 as base64. */
 export function encodePcm(samples: Float32Array): string {
   const view = new DataView(new ArrayBuffer(samples.length * 2));
   samples.forEach((sample, index) => {
@@ -40,7 +40,7 @@ export function encodePcm(samples: Float32Array): string {
   return encodeBase64(new Uint8Array(view.buffer));
 }
 
-/** Returns base64, in its standard form or that of URLs, as samples. */
+/** Decodes samples from base64 in the standard or the URL-safe alphabet. */
 export function decodePcm(data: string): Float32Array<ArrayBuffer> {
   const bytes = Uint8Array.from(atob(data.replaceAll("-", "+").replaceAll("_", "/")), (char) => char.charCodeAt(0));
   const view = new DataView(bytes.buffer);

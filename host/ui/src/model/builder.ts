@@ -12,7 +12,7 @@ export function yamlApps(catalog: Catalog | undefined): string[] {
   return [...new Set(roots.map(({ name }) => name))].sort();
 }
 
-/** Returns the files of a new app, which answers without a key. */
+/** Returns the files of a new app whose model needs no API key. */
 export function newApp(name: string): Texts {
   return {
     [ROOT_FILE]: `name: ${name.replace(/-/g, "_")}\ndescription: Answers questions.\nmodel: scripted:${name}/answers.yaml\ninstruction: |\n  Answer in one sentence.\n`,
@@ -20,13 +20,13 @@ export function newApp(name: string): Texts {
   };
 }
 
-/** Returns what is wrong with the name of a new app; `undefined` if nothing is. */
+/** Returns the problem with the name of a new app, or `undefined` if it is valid. */
 export function nameProblem(name: string, existing: readonly string[]): string | undefined {
   if (!/^[A-Za-z][A-Za-z0-9_-]{0,99}$/.test(name)) return "A name begins with a letter and has letters, digits, _ and -.";
   return existing.includes(name) ? `There is an app ${name} already.` : undefined;
 }
 
-/** Returns what is wrong with the path of a new file; `undefined` if nothing is. */
+/** Returns the problem with the path of a new file, or `undefined` if it is valid. */
 export function pathProblem(path: string, existing: readonly string[]): string | undefined {
   const isPlain = path.split("/").every((part) => /^[A-Za-z0-9_-][A-Za-z0-9_.-]*$/.test(part));
   if (!isPlain || !/\.ya?ml$/.test(path)) return "A file is a relative path that ends in .yaml.";

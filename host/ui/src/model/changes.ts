@@ -8,7 +8,7 @@ export interface Change {
   kind: ChangeKind;
   /** The component, or the file of a YAML agent. */
   name: string;
-  /** Seconds since 1970, by the clock of the host where it tells the time. */
+  /** Seconds since 1970, by the clock of the host if the change has a time. */
   time: number;
   from?: string;
   to?: string;

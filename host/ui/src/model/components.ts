@@ -52,7 +52,7 @@ export interface GrantRow {
   refused?: number;
 }
 
-/** Access that the host does not notice: it is given when an instance starts, or added to requests. */
+/** Access whose use the host cannot count: it is given when an instance starts, or added to requests. */
 const UNCOUNTED = new Set(["environment", "files", "private_network", "secrets", "idempotency_keys"]);
 
 /** Returns one row for each entry: missing ones first, then granted ones, then those that were not requested. */

@@ -53,7 +53,7 @@ export interface Turn {
 const METADATA = "__session_metadata__";
 const MAX_TITLE = 47;
 
-/** Returns the state without what clients store for themselves. */
+/** Returns the state without the keys of clients, such as the title. */
 export function visibleState(state: JsonObject): JsonObject {
   return Object.fromEntries(Object.entries(state).filter(([key]) => key !== METADATA));
 }
@@ -82,7 +82,7 @@ function asCall(value: Json | undefined): FunctionCall {
 
 type CallItem = ItemOf<"tool"> | ItemOf<"confirmation"> | ItemOf<"credential">;
 
-/** Builds the items of turns. Responses find the calls that they belong to by their id. */
+/** Builds the items of turns. Responses are joined with their calls by id. */
 class Builder {
   readonly turns: Turn[] = [];
   #calls = new Map<string, CallItem>();
@@ -248,7 +248,7 @@ export function messageText(event: SessionEvent): string {
   return (event.content?.parts ?? []).map((part) => part.text ?? "").join("");
 }
 
-/** Returns the title of a session: the one that a client gave it, or its id. */
+/** Returns the title of a session that a client has set, or its id. */
 export function sessionTitle(state: JsonObject, id: string): string {
   const { displayName } = asObject(state[METADATA]);
   return typeof displayName === "string" && displayName !== "" ? displayName : id;

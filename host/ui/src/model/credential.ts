@@ -8,7 +8,7 @@ export const CREDENTIAL = "adk_request_credential";
 /** Whether a request waits for a person, and what the person did. */
 export type CredentialState = "open" | "given" | "declined" | "superseded";
 
-/** What a person is asked for. */
+/** The credential that a person is asked for. */
 export type CredentialForm =
   | { kind: "apiKey"; location: string; name: string }
   | { kind: "basic" }
@@ -26,7 +26,7 @@ function asText(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-/** Returns the form of a request. `page` is where a login ends if the request does not tell it. */
+/** Returns the form for a request. `page` is the redirect URI of a login if the request has none. */
 export function credentialForm(call: FunctionCall, page: string): CredentialForm {
   const { authScheme, exchangedAuthCredential } = asObject(call.args?.authConfig);
   const scheme = asObject(authScheme);
@@ -87,7 +87,7 @@ function isUrl(text: string): boolean {
   return text.includes("://") && URL.canParse(text);
 }
 
-/** Returns what the page shows of an answer, as the host stores it: no secret. */
+/** Returns an answer without its secrets, as the host stores it, for display. */
 export function answerWithoutSecrets(call: FunctionCall, isGiven: boolean): Part[] {
   const response = { status: isGiven ? "received" : "declined" };
   return [{ functionResponse: { id: call.id, name: CREDENTIAL, response } }];
@@ -99,7 +99,7 @@ export function stateAfter({ status }: JsonObject): CredentialState {
   return status === "ignored" ? "superseded" : "given";
 }
 
-/** Returns whether a URL is the end of a login, with a code or an error for the conversation that has begun it. */
+/** Returns whether a URL is a redirect after a login: it has a state, and a code or an error. */
 export function isRedirect({ searchParams }: URL): boolean {
   return searchParams.has("state") && (searchParams.has("code") || searchParams.has("error"));
 }

@@ -36,7 +36,7 @@ export interface CaseRow {
   scores: Map<string, { score?: number; passed: boolean }>;
 }
 
-/** Returns a row for each case of a result, with its runs together. */
+/** Returns a row for each case of a result, with all its runs. */
 export function caseRows(result: EvalSetResult): CaseRow[] {
   const rows = new Map<string, CaseRow>();
   for (const run of result.evalCaseResults) {
@@ -59,7 +59,7 @@ export function caseRows(result: EvalSetResult): CaseRow[] {
   return [...rows.values()];
 }
 
-/** Returns the ids that results of a set have: `{app}_{set}_{seconds}`, in which the host replaces other characters by `_`. */
+/** Returns the ids of results of a set: `{app}_{set}_{seconds}`, in which the host replaces other characters by `_`. */
 export function resultIdsOf(ids: readonly string[], app: string, set: string): string[] {
   const prefix = `${app}_${set}_`.replace(/[^A-Za-z0-9_.-]/gu, "_");
   // The name of another set can begin with the same characters, so only a number may follow.
@@ -89,7 +89,7 @@ export interface Word {
 /** Longer texts are not compared word by word. */
 const MAX_WORDS = 400;
 
-/** Marks the words of both texts that the other one does not have in the same order. */
+/** Marks the words of both texts that are not part of their longest common subsequence. */
 export function compareWords(expected: string, actual: string): { expected: Word[]; actual: Word[] } {
   const split = (text: string) => text.match(/\s+|[^\s]+/g) ?? [];
   const [one, other] = [split(expected), split(actual)];
@@ -97,7 +97,7 @@ export function compareWords(expected: string, actual: string): { expected: Word
     const isSame = expected === actual;
     return { expected: [{ text: expected, isSame }], actual: [{ text: actual, isSame }] };
   }
-  // The lengths of the longest common subsequences of the rests.
+  // The lengths of the longest common subsequences of the suffixes.
   const lengths = Array.from({ length: one.length + 1 }, () => new Array<number>(other.length + 1).fill(0));
   for (let i = one.length - 1; i >= 0; i -= 1) {
     for (let j = other.length - 1; j >= 0; j -= 1) {

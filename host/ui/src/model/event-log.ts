@@ -2,7 +2,7 @@
 
 import type { Part, SessionEvent } from "../api/types";
 
-/** Appends the text of a partial event to what has arrived before. Calls are only complete in the final event. */
+/** Appends the text of a partial event to the earlier parts. Calls are only complete in the final event. */
 function mergePartial(known: SessionEvent | undefined, event: SessionEvent): SessionEvent {
   const parts: Part[] = [...(known?.content?.parts ?? [])];
   for (const part of event.content?.parts ?? []) {
@@ -41,7 +41,7 @@ export class EventLog {
     return new EventLog(events, new Map(events.map((event, index) => [event.id, index])));
   }
 
-  /** Adds an event of a stream. A final event replaces its partial ones, an event that is known is ignored. */
+  /** Adds an event of a stream. A final event replaces its partial events; an event that the log has is ignored. */
   add(event: SessionEvent): EventLog {
     const index = this.index.get(event.id);
     const known = index === undefined ? undefined : this.events[index];
@@ -54,8 +54,8 @@ export class EventLog {
   }
 
   /**
-   * Takes over stored events: they replace those with the same id and everything that was never stored. What has
-   * arrived since `asked`, the list when the host was asked for them, stays.
+   * Merges stored events: they replace events with the same id and all events that were never stored. Events that have
+   * arrived since `asked`, the log at the time of the request, stay.
    */
   merge(stored: readonly SessionEvent[], asked: EventLog = this): EventLog {
     const known = new Set(stored.map((event) => event.id));
@@ -68,7 +68,7 @@ export class EventLog {
     return EventLog.of([...sorted, ...arrived]);
   }
 
-  /** Returns the time of the last stored event in seconds, from which on events can be missing. */
+  /** Returns the time of the last stored event in seconds. Only later events can be missing. */
   get lastStored(): number | undefined {
     return this.events.findLast((event) => !event.partial && !isLocal(event))?.timestamp;
   }

@@ -13,7 +13,7 @@ function base64(data: string): string {
   return data.replaceAll("-", "+").replaceAll("_", "/");
 }
 
-/** Returns an address of the content. Files other than pictures have a type that browsers only save. */
+/** Returns a URL of the content. Files other than pictures get a media type that browsers only save. */
 export function fileUrl(part: Part): string | undefined {
   const data = part.inlineData?.data;
   if (data === undefined) return undefined;

@@ -4,7 +4,7 @@ const MINUTE = 60;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** The bounds are those at which a number is rounded up to the next unit, or to one more digit. */
+/** The bounds at which a number is rounded up to the next unit, or to one more digit. */
 export function formatDuration(seconds: number): string {
   if (seconds < 0.0009995) return `${Math.max(0, Math.round(seconds * 1e6))} µs`;
   if (seconds < 0.9995) return `${(seconds * 1000).toFixed(seconds < 0.00995 ? 1 : 0)} ms`;
@@ -52,7 +52,7 @@ export function formatDateTime(time: number): string {
   return new Date(time * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 }
 
-/** Returns the beginning of a hash, by which people compare revisions. */
+/** Returns the first digits of a hash, for display. */
 export function shortHash(sha256: string): string {
   return sha256.slice(0, 8);
 }

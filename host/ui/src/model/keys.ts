@@ -11,12 +11,12 @@ export const ACTION_KEYS: readonly [key: string, action: string][] = [
   ["x", "Deny the call in whose card the focus is"],
 ];
 
-/** Returns whether Escape is for the page: neither for an open dialog or an input method, nor for a panel that took it. */
+/** Returns whether the page handles Escape, rather than an open dialog, an input method or a panel. */
 export function isEscape({ key, target, defaultPrevented, isComposing }: KeyboardEvent): boolean {
   return key === "Escape" && !defaultPrevented && !isComposing && !(target as Element | null)?.closest?.("dialog");
 }
 
-/** Returns what a key presses: the last such button. One in a `data-key-scope` counts only if the focus is there, too. */
+/** Returns the last button with a key. Buttons in a `data-key-scope` count only if the scope has the focus. */
 export function buttonOfKey(root: ParentNode, key: string, focused: Element | null): HTMLElement | undefined {
   if (!ACTION_KEYS.some(([known]) => known === key)) return undefined;
   const buttons = [...root.querySelectorAll<HTMLElement>("[data-key]")].filter((button) => button.dataset.key === key);

@@ -64,7 +64,7 @@ export function buildLanes(hostEvents: readonly HostEvent[]): Lane[] {
   return [...lanes.values()].filter(hasChanged).sort((one, other) => one.name.localeCompare(other.name));
 }
 
-/** Returns the time from which on lanes are drawn: the first change, with some room before it. */
+/** Returns the start of the time axis: a little before the first change. */
 export function beginOf(lanes: readonly Lane[], now: number): number {
   const times = lanes.flatMap(({ blocks, marks }) => [...blocks.slice(1).map(({ start }) => start), ...blocks.flatMap(({ end }) => end ?? []), ...marks.map(({ time }) => time)]);
   const first = Math.min(now, ...times);

@@ -1,10 +1,10 @@
-// Requests that overtake each other.
+// Responses that arrive in another order than their requests were sent.
 
-/** Tells which of several requests was begun last, so that late answers to the others are dropped. */
+/** Tracks the latest request, so that responses to earlier requests can be dropped. */
 export class Latest {
   #last = 0;
 
-  /** Begins a request. Returns a function that tells whether it is still the last one. */
+  /** Begins a request. Returns a function that returns whether it is still the latest one. */
   begin(): () => boolean {
     this.#last += 1;
     const own = this.#last;

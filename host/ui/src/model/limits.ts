@@ -11,7 +11,7 @@ export interface LimitRow {
   /** The 99th percentile and the maximum. `undefined` without a call, or if the host does not measure it. */
   p99?: string;
   max?: string;
-  /** The maximum as a part of the limit, at most 1. */
+  /** The maximum divided by the limit, at most 1. */
   share?: number;
   /** Whether a call has come close to the limit. */
   isTight: boolean;
@@ -19,10 +19,10 @@ export interface LimitRow {
   hits: number;
 }
 
-/** From which part of a limit on a maximum is close to it. */
+/** The fraction of a limit from which on a maximum is close to it. */
 const TIGHT = 0.8;
 
-/** Returns the limits of a component with what its calls have used, and other limits at which calls have ended. */
+/** Returns the limits of a component with the usage of its calls, and other limits at which calls have ended. */
 export function limitRows({ limits, usage }: Pick<ComponentDetail, "limits" | "usage">): LimitRow[] {
   const rows: LimitRow[] = [];
   const add = (name: string, key: string, limit: number, format: (value: number) => string, used?: { p99: number; max: number }) => {

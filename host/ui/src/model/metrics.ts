@@ -10,7 +10,7 @@ const SAMPLE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/;
 const LABEL = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g;
 const ESCAPES: { [character: string]: string } = { n: "\n", "\\": "\\", '"': '"' };
 
-/** Returns the samples of a text. Lines that are none are left out. */
+/** Parses the samples of a text. Other lines are skipped. */
 export function parseMetrics(text: string): Sample[] {
   const samples: Sample[] = [];
   for (const line of text.split("\n")) {
@@ -37,7 +37,7 @@ export interface UsageRow {
   p95?: number;
   inputTokens: number;
   outputTokens: number;
-  /** Seconds by what they were spent on. */
+  /** Seconds by activity. */
   times: Map<string, number>;
 }
 
@@ -55,10 +55,10 @@ const SUBJECTS = [
   { key: "components", label: "component", calls: "hatchery_component_calls", duration: "hatchery_component_call_duration_seconds" },
 ] as const;
 
-/** Quantiles of fewer calls say nothing: the buckets are wide. */
+/** Quantiles of fewer calls are meaningless, as the buckets are wide. */
 const MIN_CALLS = 4;
 
-/** Returns what apps, models, tools and components have used, those with most time first. */
+/** Returns the usage of apps, models, tools and components, the longest total time first. */
 export function buildUsage(samples: readonly Sample[]): Usage {
   const usage: Usage = { apps: [], models: [], tools: [], components: [] };
   for (const { key, label, calls, duration } of SUBJECTS) {
@@ -125,7 +125,7 @@ export function limitHits(usage: Usage): Hit[] {
 
 const quoted = (value: string) => (/[",\n\r]/.test(value) || /^[=+\-@]/.test(value) ? `"${value.replace(/"/g, '""').replace(/^([=+\-@])/, "'$1")}"` : value);
 
-/** Returns a table for spreadsheets. Names that look like formulas are texts. */
+/** Returns the usage as CSV. Names that spreadsheets would take for formulas are escaped. */
 export function usageCsv(usage: Usage): string {
   const header = "kind,name,calls,errors,seconds,p50,p95,input_tokens,output_tokens";
   const lines = Object.entries(usage).flatMap(([kind, rows]: [string, UsageRow[]]) =>

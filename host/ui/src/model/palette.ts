@@ -1,4 +1,4 @@
-// The search of the command palette: pages, apps, components and sessions by the letters of their names.
+// The fuzzy search of the command palette over pages, apps, components and sessions.
 
 import type { App, Catalog, Session } from "../api/types";
 import { sessionTitle } from "./conversation";
@@ -37,7 +37,7 @@ export function buildEntries(catalog: Catalog | undefined, apps: readonly App[],
   ];
 }
 
-/** Returns how well a title fits letters, higher is better; `undefined` if it lacks one of them. */
+/** Returns the score of a title for a query, higher is better; `undefined` if a letter is missing. */
 function score(title: string, letters: string): number | undefined {
   const text = title.toLowerCase();
   const at = text.indexOf(letters);
@@ -46,14 +46,14 @@ function score(title: string, letters: string): number | undefined {
   for (const letter of letters) {
     const index = text.indexOf(letter, from);
     if (index === -1) return undefined;
-    // Letters at the beginning of words, and in sequence, fit better.
+    // Letters at the beginning of words and consecutive letters score higher.
     sum += index === from ? 4 : /[^a-z0-9]/.test(text[index - 1] ?? " ") ? 3 : 1;
     from = index + 1;
   }
   return sum - text.length / 100;
 }
 
-/** Returns the entries that fit, the best first. All words must fit the title or the kind. */
+/** Returns the entries that match, the best first. All words must match the title or the kind. */
 export function findEntries(entries: readonly Entry[], query: string, limit = 12): Entry[] {
   const words = query.trim().toLowerCase().split(/\s+/).filter((word) => word !== "");
   const found = entries.flatMap((entry) => {

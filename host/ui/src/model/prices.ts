@@ -1,14 +1,14 @@
-// The cost of tokens by the prices of the operator.
+// The cost of tokens at the prices that the operator has configured.
 
 import type { Prices } from "../api/types";
 
-/** Prices are for so many tokens. */
+/** The number of tokens that a price is for. */
 const UNIT = 1_000_000;
 
 export interface Tokens {
   input: number;
   output: number;
-  /** The part of `input` that the provider had cached. */
+  /** The tokens of `input` that the provider had cached. */
   cached?: number;
 }
 

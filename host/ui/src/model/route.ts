@@ -1,4 +1,4 @@
-// Places in the page and their addresses below `/dev-ui/`.
+// The routes of the page and their addresses below `/dev-ui/`.
 
 import { RUN_STATES, type RunState } from "./runs";
 
@@ -106,7 +106,7 @@ function withQuery(path: string, query: Record<string, string | undefined>): str
   return pairs.length === 0 ? path : `${path}?${new URLSearchParams(pairs)}`;
 }
 
-/** Returns the address of a place, relative to `/dev-ui/`. */
+/** Returns the address of a route, relative to `/dev-ui/`. */
 export function formatRoute(route: Route): string {
   switch (route.page) {
     case "chat":

@@ -1,21 +1,21 @@
-// Two runs side by side: their steps, aligned where they did the same.
+// The comparison of two runs: their steps, aligned where they are equal.
 
 import type { Json, SessionEvent } from "../api/types";
 import { visibleDelta } from "./conversation";
 import type { Run } from "./runs";
 
 export interface RunStep {
-  /** What has to be equal for two steps to be beside each other. */
+  /** Steps with equal keys are aligned. */
   identity: string;
   kind: "message" | "text" | "call" | "result" | "state" | "error";
   author: string;
   title: string;
-  /** What is compared. */
+  /** The content that is compared. */
   content: string;
   eventId: string;
 }
 
-/** A row: what one run did, what the other did, or both. */
+/** A row of the comparison: a step of one run, of the other, or of both. */
 export interface StepPair {
   one?: RunStep;
   other?: RunStep;

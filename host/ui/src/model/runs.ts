@@ -1,11 +1,11 @@
-// Runs of a session and where their time went, derived from the times of events.
+// The runs of a session and their time by activity, derived from the times of events.
 
 import type { SessionEvent } from "../api/types";
 import { messageText } from "./conversation";
 
 export type SpanKind = "model" | "tool" | "agent" | "person" | "host";
 
-/** A stretch of time between two events. Times are seconds since the run began. */
+/** The time between two events. Times are seconds since the run began. */
 export interface Span {
   key: string;
   kind: SpanKind;
@@ -81,7 +81,7 @@ export function areParallel(one: string, other: string): boolean {
   return index % 2 === 1 && index < otherPath.length;
 }
 
-/** Returns what each event of a run ended: a model call, tool calls, an agent's step or the wait for a person. */
+/** Returns the span that each event of a run ended: a model call, tool calls, an agent's step or the wait for a person. */
 export function buildSpans(run: Run): Span[] {
   const spans: Span[] = [];
   const lastOf = new Map<string, number>();
@@ -130,7 +130,7 @@ function covered(spans: Span[]): number {
   return total;
 }
 
-/** Returns the runs in a state, or in any, whose message, error or ids have this text. */
+/** Returns the runs whose message, error or ids contain `text` and that are in `state`, if these are given. */
 export function filterRuns<R extends Run & { session: string }>(runs: readonly R[], { state, text }: { state?: RunState; text?: string }): R[] {
   const wanted = text?.trim().toLowerCase() ?? "";
   return runs.filter((run) => {

@@ -4,12 +4,12 @@ import type { Json, JsonObject } from "../api/types";
 
 export interface Field {
   name: string;
-  /** `json` is any value that the form has no field for. */
+  /** `json` is for values without a more specific field. */
   kind: "text" | "number" | "boolean" | "choice" | "json";
   description: string;
   isRequired: boolean;
   choices: string[];
-  /** What the field has at first. */
+  /** The initial text of the field. */
   initial: string;
 }
 
@@ -34,7 +34,7 @@ function kindOf(schema: JsonObject): Field["kind"] {
   }
 }
 
-/** Returns the fields of a schema; `undefined` if the arguments are no object with known keys. */
+/** Returns the fields of a schema, or `undefined` if it is no object with known keys. */
 export function formFields(schema: Json | undefined): Field[] | undefined {
   if (!isObject(schema)) return schema === undefined || schema === null ? [] : undefined;
   if (!isObject(schema.properties)) return Object.keys(schema).length === 0 || schema.type === "object" ? [] : undefined;

@@ -7,7 +7,7 @@ export interface Section {
   settings: Setting[];
 }
 
-/** Returns where a setting comes from, for people. */
+/** Returns the source of a setting for display. */
 export function originText({ origin }: Setting, file: string | undefined): string {
   switch (origin.kind) {
     case "default":
@@ -27,7 +27,7 @@ export function valueText(setting: Setting): string | undefined {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-/** Returns the settings by the first part of their key. Those without a section come first. */
+/** Returns the settings by the first part of their key. Settings without a section come first. */
 export function groupSettings(settings: readonly Setting[], search: string, onlySet: boolean): Section[] {
   const words = search.trim().toLowerCase();
   const sections = new Map<string, Setting[]>([["", []]]);

@@ -54,7 +54,7 @@ export function sumTokens(events: readonly SessionEvent[], now: number): StoredU
   }
   const today = new Date(now * 1000);
   for (let index = MAX_DAYS - 1; index >= 0; index -= 1) {
-    // Days of the calendar, as those on which clocks are changed have 23 or 25 hours. Noon exists on each of them.
+    // Calendar days, as days with a clock change have 23 or 25 hours. Noon exists on every day.
     const day = dateOf(new Date(today.getFullYear(), today.getMonth(), today.getDate() - index, 12));
     const sum = days.get(day);
     if (sum || usage.days.size > 0) usage.days.set(day, sum ?? none());

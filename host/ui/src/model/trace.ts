@@ -1,13 +1,13 @@
-// The trace of a run: its spans as a tree, and where its time went.
+// The trace of a run: its spans as a tree, and its time by activity.
 
 import type { JsonObject, TraceLog, TraceSpan } from "../api/types";
 
 export type SpanKind = "run" | "agent" | "model" | "attempt" | "tool" | "guest" | "network";
 
-/** What a moment of a run was spent on. `host` is what remains: scheduling, storing events, converting values. */
+/** The activities of a run. `host` is all other time: scheduling, storing events, converting values. */
 export type Share = "queue" | "model" | "tool" | "guest" | "network" | "host";
 
-/** The first one counts for a moment in which several are active: a tool waits for its component, not the other way. */
+/** If several are active at once, the first one counts: a tool waits for its component, not the other way. */
 const PRECEDENCE = ["network", "model", "guest", "tool"] as const;
 
 export interface TraceNode {
@@ -21,18 +21,18 @@ export interface TraceNode {
   start: number;
   end: number;
   error?: { code: string; message: string };
-  /** The event that a model call led to. */
+  /** The event that a model call produced. */
   eventId?: string;
   attributes: JsonObject;
-  /** What the component has logged. */
+  /** The log entries of the component. */
   logs: readonly TraceLog[];
 }
 
-/** A stretch of activity: a run that is resumed has several. */
+/** A period of activity: a resumed run has several. */
 export interface Attempt {
   /** Seconds since 1970. */
   start: number;
-  /** Seconds of activity before it. */
+  /** Seconds of earlier activity. */
   offset: number;
   duration: number;
 }
@@ -44,7 +44,7 @@ export interface MeasuredTime {
 }
 
 export interface RunTrace {
-  /** In the order of a tree: each node is followed by those below it. */
+  /** In depth-first order: each node is followed by its descendants. */
   nodes: TraceNode[];
   attempts: Attempt[];
   /** Seconds of activity. */
@@ -110,7 +110,7 @@ interface Interval {
   end: number;
 }
 
-/** Returns the trace of a run. `undefined` if none of these spans belongs to it. */
+/** Returns the trace of a run, or `undefined` if none of the spans belongs to it. */
 export function buildTrace(spans: readonly TraceSpan[], run: string): RunTrace | undefined {
   const own = spans.filter((span) => span.attributes["gcp.vertex.agent.invocation_id"] === run);
   const first = own[0];
@@ -146,7 +146,7 @@ export function buildTrace(spans: readonly TraceSpan[], run: string): RunTrace |
   };
 }
 
-/** Returns the times in which any span was active. What lies between them is the wait for a person. */
+/** Returns the periods in which any span was active. Between them, the run waited for a person. */
 function findAttempts(spans: readonly TraceSpan[], seconds: (time: number) => number, origin: number): Attempt[] {
   const attempts: Attempt[] = [];
   const sorted = [...spans].sort((one, other) => one.start_time - other.start_time);
@@ -166,7 +166,7 @@ function findAttempts(spans: readonly TraceSpan[], seconds: (time: number) => nu
   return attempts;
 }
 
-/** Returns the spans without attempts of model calls that were the only one: they tell nothing that the call does not. */
+/** Returns the spans without the attempts of model calls that had only one: the call has the same data. */
 function withoutSoleAttempts(spans: readonly TraceSpan[]): TraceSpan[] {
   const counts = new Map<string | undefined, number>();
   for (const span of spans) {
@@ -179,7 +179,7 @@ function orderNodes(spans: readonly TraceSpan[], time: (nanoseconds: number) => 
   const ids = new Set(spans.map((span) => span.span_id));
   const children = new Map<string, TraceSpan[]>();
   for (const span of spans) {
-    // The span of what is still active, or was dropped, is missing: its children are roots.
+    // Active and dropped spans are missing: their children are roots.
     const parent = span.parent_span_id !== undefined && ids.has(span.parent_span_id) ? span.parent_span_id : "";
     children.set(parent, [...(children.get(parent) ?? []), span]);
   }
@@ -215,7 +215,7 @@ function orderNodes(spans: readonly TraceSpan[], time: (nanoseconds: number) => 
   return nodes;
 }
 
-/** Divides the time among what was active in each moment. */
+/** Divides the time among the activities. */
 function divide(intervals: readonly Interval[], total: number): Map<Share, number> {
   const shares = new Map<Share, number>([["queue", 0], ["model", 0], ["tool", 0], ["guest", 0], ["network", 0], ["host", 0]]);
   const add = (share: Share, time: number) => shares.set(share, (shares.get(share) ?? 0) + time);
@@ -241,7 +241,7 @@ export interface ModelCall {
   contents: JsonObject[];
   /** Older contents that are not part of the trace. */
   omitted: number;
-  /** What is different from the call of the same model by the same agent before it. */
+  /** The difference to the previous call of the same model by the same agent. */
   newContents?: number;
   hasNewInstruction: boolean;
 }
@@ -269,7 +269,7 @@ function parseRequest(node: TraceNode): { instruction?: string; tools: string[];
   };
 }
 
-/** Returns what was sent by a model call, and what of it is new. `undefined` if it is not part of the trace. */
+/** Returns the request of a model call and its new parts, or `undefined` if it is not part of the trace. */
 export function readModelCall(nodes: readonly TraceNode[], node: TraceNode): ModelCall | undefined {
   const request = parseRequest(node);
   if (!request) return undefined;
@@ -277,7 +277,7 @@ export function readModelCall(nodes: readonly TraceNode[], node: TraceNode): Mod
   const earlier = nodes.slice(0, nodes.indexOf(node)).findLast(isEarlier);
   const before = earlier && parseRequest(earlier);
   if (!before) return { ...request, hasNewInstruction: false };
-  // Contents have the same place in both requests, of which the older ones may be left out.
+  // Contents have the same index in both requests, even if older ones are left out of the trace.
   const contentAt = ({ contents, omitted }: typeof request, place: number) => JSON.stringify(contents[place - omitted]);
   const [end, endBefore] = [request, before].map(({ contents, omitted }) => omitted + contents.length) as [number, number];
   let shared = Math.max(request.omitted, before.omitted);

@@ -62,7 +62,7 @@ impl DrainingRevisions {
                 continue;
             }
             component.retire();
-            let (sha256, calls) = (component.sha256().to_owned(), component.running());
+            let (sha256, calls) = (component.sha256().to_owned(), component.running_calls());
             match successor {
                 Some(by) => tracing::info!(component = name, sha256, by = by.sha256(), calls, "replaced"),
                 None => tracing::info!(component = name, sha256, calls, "removed"),
@@ -97,7 +97,7 @@ impl DrainingRevisions {
             .map(|(revision, component)| DrainingRevision {
                 name: revision.name.clone(),
                 sha256: revision.sha256.clone(),
-                calls: component.running(),
+                calls: component.running_calls(),
                 since: revision.since,
                 is_cut_off: revision.is_cut_off,
             })
@@ -115,7 +115,7 @@ impl ReplacedRevision {
         };
         if elapsed >= timeout && !self.is_cut_off {
             self.is_cut_off = true;
-            let calls = component.running();
+            let calls = component.running_calls();
             tracing::warn!(
                 component = name, sha256, took = ?elapsed, calls,
                 "cut off: its runs have not ended in time; `hot_reload.drain_timeout` in hatchery.yaml gives them more"

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn hidden_folders_and_those_of_build_tools_are_not_watched() {
+    async fn hidden_folders_and_folders_of_build_tools_are_not_watched() {
         let mut served = Served::new();
         for folder in [".hatchery", "dice/target/debug", "dice/src"] {
             fs::create_dir_all(served.root.join(folder)).unwrap();

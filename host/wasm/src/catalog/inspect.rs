@@ -110,7 +110,7 @@ pub struct InspectedPlugin {
 
 impl Inspection {
     /// Inspects a loaded component with its current grants. Its file has `size` bytes.
-    pub fn of(component: &Component, size: u64) -> Self {
+    pub fn from_component(component: &Component, size: u64) -> Self {
         inspect_loaded(component, size, component.settings())
     }
 }
@@ -121,7 +121,7 @@ impl Inspection {
 /// The same as when loading it.
 pub async fn inspect(options: &LoadOptions, name: &str, bytes: Vec<u8>) -> Result<Inspection, LoadError> {
     let (size, hash) = (bytes.len() as u64, sha256(&bytes));
-    let settings = options.settings.of(name);
+    let settings = options.settings.for_component(name);
     let mut options = options.clone();
     let without_grants = ComponentSettings { grants: Arc::default(), warm: None, refusal: None, ..settings.clone() };
     options.settings.components.insert(name.to_owned(), without_grants);
@@ -145,7 +145,7 @@ pub async fn inspect_file(options: &LoadOptions, path: &Path) -> Result<Inspecti
     };
     match refused {
         None => inspect(options, &name, bytes.into()).await,
-        Some(reason) => inspect_unloaded(&name, &bytes, reason, &options.settings.of(&name)),
+        Some(reason) => inspect_unloaded(&name, &bytes, reason, &options.settings.for_component(&name)),
     }
 }
 

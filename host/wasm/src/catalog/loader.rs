@@ -286,7 +286,7 @@ impl Loader {
         let (options, name, file_path) = (self.options.clone(), file.name.clone(), path.clone());
         let current = file.component.as_ref().filter(|_| file.is_described);
         let current = current.map(|component| component.sha256().to_owned());
-        let settings = self.options.settings.of(&name);
+        let settings = self.options.settings.for_component(&name);
         self.tasks.start(path, file.version, settings, |permit| async move {
             load(&options, &name, &file_path, current.as_deref(), permit).await
         });
@@ -297,7 +297,7 @@ impl Loader {
         while let Some((task, result)) = self.tasks.next_finished() {
             self.has_changed |= self.finish_load(task, result);
         }
-        for path in self.tasks.compiling() {
+        for path in self.tasks.compiling_files() {
             if let Some(file) = self.files.get_mut(path) {
                 file.set_state(FileState::Compiling { previous_serves: file.component.is_some() });
             }
@@ -308,14 +308,14 @@ impl Loader {
     fn finish_load(&mut self, task: LoadTask, load: LoadResult) -> bool {
         let LoadResult { path, took, result, .. } = load;
         let Some(file) = self.files.get_mut(&path) else { return false };
-        if FileVersion::of(&path) != Some(task.version) {
+        if FileVersion::read(&path) != Some(task.version) {
             // The file changed while it was read: the next scan loads it again.
             file.restart_debounce();
             file.reset_state();
             return false;
         }
         let name = file.name.clone();
-        if result.is_err() && task.settings != self.options.settings.of(&name) {
+        if result.is_err() && task.settings != self.options.settings.for_component(&name) {
             // The load failed with settings that are no longer in force.
             self.start_load(path);
             return false;
@@ -374,7 +374,7 @@ impl Loader {
         }
         let reason = error.to_string();
         tracing::warn!("{}: rejected: {reason}", path.display());
-        let settings = self.options.settings.of(&file.name);
+        let settings = self.options.settings.for_component(&file.name);
         let needs_admission = file.needs_admission;
         let is_revoked = |component: &mut Arc<Component>| {
             needs_admission || settings.refusal.is_some() || component.settings().grants != settings.grants

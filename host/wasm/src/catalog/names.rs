@@ -140,7 +140,7 @@ impl NameResolver<'_> {
         }
         let mut candidates = self.components.values().filter(|component| component.exports_item(kind, name));
         match (candidates.next(), candidates.next()) {
-            (Some(component), None) => match self.owners.of(kind, name).filter(|owner| *owner != component.name()) {
+            (Some(component), None) => match self.owners.owner(kind, name).filter(|owner| *owner != component.name()) {
                 None => Ok((component, name)),
                 Some(owner) => Err(ResolveError::Unusable {
                     kind,
@@ -153,7 +153,7 @@ impl NameResolver<'_> {
             },
             (None, _) => Err(self.unknown(kind, name)),
             (Some(first), Some(second)) => {
-                let owner = self.owners.of(kind, name).and_then(|owner| self.components.get(owner));
+                let owner = self.owners.owner(kind, name).and_then(|owner| self.components.get(owner));
                 if let Some(owner) = owner.filter(|owner| owner.exports_item(kind, name)) {
                     return Ok((owner, name));
                 }

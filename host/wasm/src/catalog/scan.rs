@@ -37,7 +37,7 @@ struct FileMetadata {
 
 impl FileVersion {
     /// Returns the current version of a file. `None` if it does not exist.
-    pub(crate) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn read(path: &Path) -> Option<Self> {
         let signature = path.extension().filter(|extension| *extension == "wasm");
         let signature = signature.and_then(|_| FileMetadata::at(&path.with_extension("wasm.minisig")));
         Some(Self { file: FileMetadata::at(path)?, signature })
@@ -119,7 +119,7 @@ pub(crate) fn scan(directory: &Path, writable_folders: &[PathBuf]) -> Scan {
                 if !IGNORED.contains(&name.as_ref()) && !is_link(&path) && !is_writable(&path) {
                     pending.push(path);
                 }
-            } else if let (Some(kind), Some(version)) = (kind_of(&name), FileVersion::of(&path)) {
+            } else if let (Some(kind), Some(version)) = (kind_of(&name), FileVersion::read(&path)) {
                 // A link to a file that a component may write would turn that file into an agent or a component.
                 if !(is_link(&path) && is_writable(&path)) {
                     scan.files.insert(path, (kind, version));

@@ -70,7 +70,7 @@ impl DeterministicMode {
 
 impl Settings {
     /// Returns the settings of one component.
-    pub fn of(&self, component: &str) -> ComponentSettings {
+    pub fn for_component(&self, component: &str) -> ComponentSettings {
         let own = self.components.get(component).cloned();
         let mut settings =
             own.unwrap_or_else(|| ComponentSettings { limits: self.limits.clone(), ..ComponentSettings::default() });

@@ -98,7 +98,7 @@ impl CatalogHandle {
         })))
     }
 
-    /// Spawns the task that takes over the results of loads.
+    /// Spawns the task that receives the results of loads.
     fn spawn_result_collector(&self) {
         let (shared, mut activity) = (Arc::downgrade(&self.0), self.0.activity.subscribe());
         // Activity before the subscription counts as well.

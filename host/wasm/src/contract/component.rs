@@ -99,10 +99,10 @@ impl Component {
             LoadError::Compile { component: name.into(), reason }
         };
         let pre = engine.linker().instantiate_pre(&code.component).map_err(failed)?;
-        let exports = Exports::of(&pre, &contract).map_err(failed)?;
+        let exports = Exports::find(&pre, &contract).map_err(failed)?;
         let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
         let manifest = if contract.has_plain_functions() {
-            let functions = Functions::of(sandbox.engine.wasm(), &code.component);
+            let functions = Functions::find(sandbox.engine.wasm(), &code.component);
             ComponentManifest::try_from(functions.with_descriptions(name, &settings.descriptions))
                 .map_err(|reason| LoadError::Functions { component: name.into(), reason })?
         } else {
@@ -184,12 +184,12 @@ impl Component {
     }
 
     /// Returns the number of running calls.
-    pub fn running(&self) -> usize {
+    pub fn running_calls(&self) -> usize {
         self.sandbox.active_calls.running()
     }
 
     /// Returns the number of pooled instances.
-    pub fn waiting(&self) -> usize {
+    pub fn pooled_instances(&self) -> usize {
         self.sandbox.instance_pool.as_ref().map_or(0, |pool| pool.len())
     }
 

@@ -28,11 +28,11 @@ pub struct GrantReport {
     /// Granted entries that are not requested, except `private_network`, `secrets` and `idempotency_keys`, which cannot
     /// be requested. Empty for a component that declares no requests, because its needs are unknown.
     pub unused: GrantEntries,
-    /// How often granted entries have allowed something since they were read. Those of `environment`, `files`,
+    /// How often granted entries have allowed an operation since they were read. Entries of `environment`, `files`,
     /// `private_network`, `secrets` and `idempotency_keys` are not counted.
     #[serde(skip_serializing_if = "GrantCounts::is_empty")]
     pub used: GrantCounts,
-    /// How often something was refused because an entry is missing, by key.
+    /// How often an operation was refused because an entry is missing, by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub refused: BTreeMap<&'static str, u64>,
 }

@@ -82,13 +82,13 @@ impl RequestedGrants {
         Ok(requested)
     }
 
-    /// Adds one permission.
-    pub(crate) fn add_permission(&mut self, want: Permission<'_>) {
+    /// Adds a request for one permission.
+    pub(crate) fn add_permission(&mut self, permission: Permission<'_>) {
         let add = |patterns: &mut Vec<Pattern>, text: String| {
             let pattern = Pattern::try_from(text).ok().filter(|pattern| !patterns.contains(pattern));
             patterns.extend(pattern);
         };
-        match want {
+        match permission {
             Permission::Model(name) => add(&mut self.models, Pattern::exactly(name)),
             Permission::Memory(access) => self.memory = self.memory.max(Some(access)),
             Permission::Artifacts(access) => self.artifacts = self.artifacts.max(Some(access)),

@@ -6,7 +6,7 @@
 //! compute for long share the processors by time slices, so that they do not block other tasks ([`cpu_scheduler`]).
 //!
 //! A store serves one call, or, if the operator configures a pool, one call after the other ([`instance_pool`]). It
-//! never serves two at a time: their log output and CPU time could not be told apart, and the host would not know
+//! never serves two at a time: their log output and CPU time could not be distinguished, and the host would not know
 //! which caller an import is called for.
 
 mod active_calls;
@@ -62,7 +62,8 @@ const COPY_FACTOR: u64 = 4;
 /// everything below it is `Send`, which took most of the time to compile this crate.
 pub(crate) type GuestFuture<'a, R> = BoxFuture<'a, wasmtime::Result<R>>;
 
-/// A component that is linked and can be instantiated: Wasmtime's `InstancePre` as a trait object, for the same reason.
+/// A component that is linked and can be instantiated: Wasmtime's `InstancePre` as a trait object, which saves time of
+/// the compiler as [`GuestFuture`] does.
 pub(crate) trait Instantiate: Send + Sync {
     /// Returns the compiled component.
     fn component(&self) -> &Component;

@@ -153,7 +153,7 @@ async fn a_run_is_cancelled_by_its_id_and_by_dropping_its_events() {
 }
 
 #[tokio::test]
-async fn an_unknown_app_is_answered_with_those_that_there_are() {
+async fn the_error_for_an_unknown_app_lists_the_apps() {
     let outcome = send(test_catalog(json!({"runs": ["*"]})), "nobody hello", RunConfig::default()).await.unwrap();
     let outcome = outcome.as_str().unwrap();
     assert!(
@@ -231,7 +231,7 @@ async fn a_session_is_created_extended_read_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_deleted_session_takes_its_artifacts_along_but_not_those_of_the_user() {
+async fn a_deleted_session_takes_its_artifacts_along_but_not_the_artifacts_of_the_user() {
     let key = SessionKey::new("night_watch", "user", "s1");
     let model = Scripted::sequence([
         Reply::call("sessions", json!({"what": "delete", "app": "night_watch", "id": "s1"})),

@@ -84,16 +84,16 @@ struct Line {
 }
 
 impl CapturedLog {
-    fn of(&self, target: &str) -> Vec<Line> {
+    fn find(&self, target: &str) -> Vec<Line> {
         self.0.lock().unwrap().iter().filter(|line| line.target == target).cloned().collect()
     }
 
     pub fn lines(&self, target: &str) -> Vec<String> {
-        self.of(target).into_iter().map(|line| line.message).collect()
+        self.find(target).into_iter().map(|line| line.message).collect()
     }
 
     pub fn fields(&self, target: &str) -> Vec<String> {
-        self.of(target).into_iter().map(|line| line.fields).collect()
+        self.find(target).into_iter().map(|line| line.fields).collect()
     }
 }
 

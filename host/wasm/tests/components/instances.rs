@@ -37,7 +37,7 @@ async fn count(catalog: &Arc<Catalog>) -> Value {
 }
 
 fn idle_instances(catalog: &Catalog) -> usize {
-    catalog.components["misbehaver"].waiting()
+    catalog.components["misbehaver"].pooled_instances()
 }
 
 fn message(result: Result<Value, ToolError>) -> String {

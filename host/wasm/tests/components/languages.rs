@@ -138,7 +138,7 @@ async fn a_tool_is_described_by_its_code(component: Language) {
 }
 
 fn expected_description() -> &'static str {
-    "Says two lines, and what a model adds; fails when the user wants it to."
+    "Emits two lines and the response of a model; fails if the message asks for it."
 }
 
 async fn a_tool_gets_arguments_and_returns_a_result(component: Language) {

@@ -287,10 +287,10 @@ async fn an_idle_instance_is_evicted_for_its_memory() {
     test_catalog = test_catalog.with_settings("misbehaver", ComponentSettings { warm, ..ComponentSettings::default() });
     let catalog = test_catalog.catalog().await;
     call(&catalog, "hoard", json!({"bytes": 2 << 20})).await.unwrap();
-    assert_eq!(catalog.components["misbehaver"].waiting(), 1);
+    assert_eq!(catalog.components["misbehaver"].pooled_instances(), 1);
     assert!(test_catalog.options.engine.memory_in_use() > 3 << 20);
     assert_eq!(call(&catalog, "own", json!({})).await.unwrap(), json!("own"));
-    assert_eq!(catalog.components["misbehaver"].waiting(), 0);
+    assert_eq!(catalog.components["misbehaver"].pooled_instances(), 0);
     assert_eq!(test_catalog.options.engine.memory_in_use(), 0);
 }
 

@@ -99,7 +99,7 @@ async fn a_live_model_that_fails_has_its_own_code_and_nothing_follows() {
     assert_eq!(error.kind, ModelErrorKind::RateLimited);
     assert_eq!(error.to_string(), "model `component:gallery/parrot`: too much noise");
     assert!(connection.receive().await.is_none());
-    assert_eq!(connection.send(text("still there?")).await, Ok(()), "the reason was told");
+    assert_eq!(connection.send(text("still there?")).await, Ok(()), "the reason was returned");
 }
 
 #[tokio::test]
@@ -154,7 +154,7 @@ async fn a_conversation_has_limited_cpu_and_wall_time() {
     assert_eq!(error.to_string(), "model `component:gallery/parrot`: it exceeded its limit of 50ms of CPU time");
     let catalog = gallery(Limits { agent_wall: Duration::from_millis(100), ..Limits::default() }).await;
     let connection = connect(&catalog).await.unwrap();
-    // Nobody speaks.
+    // The client sends no audio.
     let error = connection.receive().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::Timeout);
     assert!(error.to_string().ends_with("it exceeded its limit of 100ms of wall time"), "{error}");

@@ -34,7 +34,7 @@ async fn spin(
         let (catalog, cx) = (catalog.clone(), cx.clone());
         spinning.spawn(async move { call_in(&cx, &catalog, "spin", json!({})).await });
     }
-    while catalog.components["misbehaver"].running() < guests {
+    while catalog.components["misbehaver"].running_calls() < guests {
         tokio::task::yield_now().await;
     }
     spinning
@@ -60,14 +60,14 @@ async fn two_hundred_spinning_guests_do_not_block_the_network_and_end_when_cance
     for _ in 0..5 {
         tokio::time::timeout(Duration::from_secs(30), tokio::spawn(round_trip())).await.expect("no answer").unwrap();
     }
-    assert_eq!(catalog.components["misbehaver"].running(), GUESTS, "they still spin");
+    assert_eq!(catalog.components["misbehaver"].running_calls(), GUESTS, "they still spin");
     assert_eq!(call(&catalog, "echo", json!({"value": 1})).await.unwrap(), json!({"value": 1}), "others are served");
     cx.invocation.cancel.cancel();
     while let Some(ended) = spinning.join_next().await {
         let ended = ended.unwrap();
         assert!(matches!(&ended, Err(ToolError::Fatal { code, .. }) if code == "CANCELLED"), "{ended:?}");
     }
-    assert_eq!(catalog.components["misbehaver"].running(), 0);
+    assert_eq!(catalog.components["misbehaver"].running_calls(), 0);
 }
 
 #[tokio::test]
@@ -77,7 +77,7 @@ async fn one_thread_is_enough_for_a_spinning_guest_and_for_others() {
     let mut spinning = spin(&catalog, 3, &cx).await;
     round_trip().await;
     assert_eq!(call(&catalog, "burn", json!({"millis": 20})).await.unwrap(), json!(20), "it has its turns too");
-    assert_eq!(catalog.components["misbehaver"].running(), 3);
+    assert_eq!(catalog.components["misbehaver"].running_calls(), 3);
     cx.invocation.cancel.cancel();
     while spinning.join_next().await.is_some() {}
 }

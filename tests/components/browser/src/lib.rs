@@ -57,7 +57,7 @@ fn result(answer: Result<Value, Error>) -> Value {
     answer.unwrap_or_else(|error| json!({ "code": error.code, "error": error.message }))
 }
 
-/// A shop with an OAuth server of its own.
+/// A shop with its own OAuth server.
 #[derive(Deserialize, JsonSchema)]
 struct Shop {
     /// The URL of both.

@@ -14,8 +14,8 @@ impl guest_callbacks::Guest for Component {
     }
 
     async fn before_agent(_: String) -> Result<Option<Content>, Error> {
-        let said = text(&session::user_content()?);
-        Ok(said.contains("closed?").then(|| message("We are closed.")))
+        let message_text = text(&session::user_content()?);
+        Ok(message_text.contains("closed?").then(|| message("We are closed.")))
     }
 
     async fn after_agent(_: String) -> Result<Option<Content>, Error> {

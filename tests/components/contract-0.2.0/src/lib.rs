@@ -98,7 +98,7 @@ impl guest_agents::Guest for Component {
     }
 }
 
-/// The last thing that the model says to what the user has said.
+/// Returns the last text of the model's response to the user's message.
 async fn ask() -> Result<Content, Error> {
     let request = LlmRequest {
         model: String::new(),

@@ -94,7 +94,7 @@ const chance = tool({ name: "chance", description: "Returns a random number.", r
 
 const storyteller = agent({
   name: "storyteller",
-  description: "Says two lines, and what a model adds; fails when the user wants it to.",
+  description: "Emits two lines and the response of a model; fails if the message asks for it.",
   model: "any",
   async *run(ctx) {
     yield "one";
@@ -153,9 +153,9 @@ const delegate = tool({
     if (text.startsWith("live: ")) {
       const live = runner.runLive({ app, session: "talk" });
       live.send(text.slice(6));
-      const said = live.turn().filter((event) => !event.partial && event.content).map(textOf);
+      const texts = live.turn().filter((event) => !event.partial && event.content).map(textOf);
       live.close();
-      return { apps, session: live.session, text: said.at(-1), rest: [...live].length };
+      return { apps, session: live.session, text: texts.at(-1), rest: [...live].length };
     }
     const run = runner.run({ app, message: text, session: "errand", stateDelta: { lamp: 1 } });
     return { apps, session: run.session, text: run.text() };
@@ -284,7 +284,7 @@ const count = summarizer({ name: "count", run: (events) => (events.length ? `${e
 /** Says yes to the user's message. */
 const echoExamples = examples({ name: "echo", run: (query) => [{ input: query, output: "Yes." }] });
 
-/** Answers with the words of the last message. */
+/** Repeats the last message. */
 const starling = liveModel({
   name: "starling",
   async *run(request, connection) {
@@ -300,9 +300,9 @@ const starling = liveModel({
 const parrot = model({
   name: "parrot",
   *run({ contents }) {
-    const said = textOf(contents.at(-1));
-    if (said === "nothing") throw new HatcheryError("there is nothing to say", "MODEL_BAD_REQUEST");
-    for (const word of said.match(/\S+ ?/g)) {
+    const message = textOf(contents.at(-1));
+    if (message === "nothing") throw new HatcheryError("there is nothing to say", "MODEL_BAD_REQUEST");
+    for (const word of message.match(/\S+ ?/g)) {
       if (word === "stop") throw new HatcheryError("it stopped", "MODEL_UNAVAILABLE");
       yield word;
     }

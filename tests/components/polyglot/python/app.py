@@ -88,7 +88,7 @@ async def chance() -> int:
 
 @agent(model="any")
 async def storyteller(cx: AgentContext):
-    """Says two lines, and what a model adds; fails when the user wants it to."""
+    """Emits two lines and the response of a model; fails if the message asks for it."""
     yield "one"
     cx.state["told"] = 2
     yield "two"
@@ -138,9 +138,9 @@ async def delegate(app: str, text: str, cx: ToolContext) -> dict:
     if text.startswith("live: "):
         live = await cx.runner.run_live(LiveRunRequest(app, session="talk"))
         await live.send(text.removeprefix("live: "))
-        said = [event.text for event in await live.turn() if not event.partial and event.content]
+        texts = [event.text for event in await live.turn() if not event.partial and event.content]
         live.close()
-        return {"apps": apps, "session": live.session, "text": said[-1], "rest": len([event async for event in live])}
+        return {"apps": apps, "session": live.session, "text": texts[-1], "rest": len([event async for event in live])}
     run = await cx.runner.run(RunRequest(app, text, session="errand", state_delta={"lamp": 1}))
     return {"apps": apps, "session": run.session, "text": await run.text()}
 
@@ -291,11 +291,11 @@ async def starling(request: LlmRequest, connection: LiveConnection):
 
 @model
 async def parrot(request: LlmRequest):
-    """Answers with the words of the last message."""
-    said = request.contents[-1].text
-    if said == "nothing":
+    """Repeats the last message."""
+    message = request.contents[-1].text
+    if message == "nothing":
         raise Error("there is nothing to say", "MODEL_BAD_REQUEST")
-    for word in re.findall(r"\S+ ?", said):
+    for word in re.findall(r"\S+ ?", message):
         if word == "stop":
             raise Error("it stopped", "MODEL_UNAVAILABLE")
         yield word

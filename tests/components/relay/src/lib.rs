@@ -20,7 +20,7 @@ async fn counter(cx: AgentContext) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets others speak.
+/// Runs other agents.
 #[agent(sub_agents = [talker, counter])]
 async fn relay(cx: AgentContext) -> Result<(), Error> {
     cx.run_sub_agent("talker").await?;

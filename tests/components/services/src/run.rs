@@ -53,13 +53,13 @@ pub async fn divert(_: &mut LlmResponse, cx: CallbackContext) -> Result<Option<L
     Ok(None)
 }
 
-/// Has the conversation once it was handed over.
+/// Answers after a transfer.
 #[agent]
 fn caretaker() -> LlmAgent {
     LlmAgent::new("caretaker").model("scripted:services.yaml").instruction("Take care.")
 }
 
-/// Hands over by a tool and by a callback.
+/// Transfers by a tool and by a callback.
 #[agent]
 pub fn porter() -> LlmAgent {
     LlmAgent::new("porter")

@@ -19,7 +19,7 @@ struct Payment {
     to: String,
 }
 
-/// Pays somebody after confirmation, and records it in the state key `paid`.
+/// Makes a payment after confirmation, and records it in the state key `paid`.
 #[tool(confirm)]
 async fn pay(payment: Payment, cx: ToolContext) -> Result<Payment, ToolError> {
     cx.set_state("paid", &payment)?;

@@ -1,4 +1,4 @@
-//! A base image with this machine's version of Debian, which no registry is asked for.
+//! A base image with this machine's version of Debian, made without a registry.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

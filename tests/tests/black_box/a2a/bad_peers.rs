@@ -12,7 +12,7 @@ use hatchery_tests::host::message;
 use hatchery_tests::{Folder, Host};
 use serde_json::{Value, json};
 
-/// What a peer answers to any request but that for its card.
+/// The response of a peer to any request except the one for its card.
 #[derive(Debug, Clone, Copy)]
 enum Behaviour {
     Hangs,

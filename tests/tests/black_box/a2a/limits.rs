@@ -35,7 +35,7 @@ async fn a_host_with_the_maximum_of_runs_says_when_to_try_again() -> Result<()> 
 }
 
 #[tokio::test]
-async fn the_limit_of_bodies_is_that_of_runs() -> Result<()> {
+async fn the_limit_of_bodies_is_the_same_as_for_runs() -> Result<()> {
     let folder = folder()?;
     folder.write_operator_config(&json!({"server": {"body_limit": "2 KiB"}}).to_string())?;
     let host = Host::serve(&folder).await?;
@@ -50,7 +50,7 @@ async fn the_limit_of_bodies_is_that_of_runs() -> Result<()> {
 #[tokio::test]
 async fn notifications_that_a_dead_host_has_not_delivered_are_sent_by_the_next_one() -> Result<()> {
     let folder = folder()?;
-    // Connections wait until somebody accepts them.
+    // Connections wait until they are accepted.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
     let allowed =

@@ -140,7 +140,7 @@ async fn a_task_is_followed_by_several_clients_and_canceled() -> Result<()> {
             assert_eq!(kind, "artifact-update");
             streams.push(stream);
         }
-        // A client that goes away does not end the task.
+        // A client that disconnects does not end the task.
         drop(streams.pop());
         let working = result(&host, "ticker", version.method("get"), &id).await?;
         assert_eq!(version.state(&working), "working");
@@ -217,7 +217,7 @@ async fn tasks_survive_their_host() -> Result<()> {
     let decision = version.message(decision, json!({"taskId": asking["id"]}));
     let decided = version.task(&result(&host, "gambler", "SendMessage", &decision).await?)?;
     assert_eq!(version.state(&decided), "completed");
-    // A task in progress goes on by itself.
+    // A task in progress continues by itself.
     let mut stream = Stream::open(&host, "ticker", "SubscribeToTask", &json!({"id": ticking["id"]})).await?;
     stream.next().await?.context("the task")?;
     let (kind, _) = version.update(&stream.next().await?.context("a tick")?)?;
@@ -272,7 +272,7 @@ async fn errors_have_the_codes_of_the_protocol() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_guards_are_those_of_all_routes() -> Result<()> {
+async fn the_guards_of_all_routes_apply() -> Result<()> {
     let folder = folder()?;
     let host = Host::serve(&folder).await?;
     let params = Version::New.message(Version::New.text("hi"), json!({}));

@@ -135,7 +135,7 @@ async fn an_agent_of_a_component_cannot_request_confirmation_for_another() -> Re
         let session = new_session_id();
         stage.host.create_session("house", &session).await?;
         let args = json!({ "amount": 7, "to": "Mallory" });
-        // The first word hands over; the impostor reads the same message.
+        // The first word causes the transfer; the impostor reads the same message.
         let command = json!({
             "calls": [{ "tool": "transfer_to_agent", "args": { "agent_name": "impostor" } }], "kind": author, "args": args,
         });

@@ -9,39 +9,39 @@ use hatchery_tests::stage::RunAnswer;
 use serde_json::{Value, json};
 
 /// Checks that the run ended by a limit and that the session can be read.
-async fn check_limit(stage: &Stage, app: &str, said: &RunAnswer) -> Result<()> {
-    let detail = text_at(&said.body, "/detail");
-    assert!(said.status >= 400, "{app}: {} {detail}", said.status);
+async fn check_limit(stage: &Stage, app: &str, answer: &RunAnswer) -> Result<()> {
+    let detail = text_at(&answer.body, "/detail");
+    assert!(answer.status >= 400, "{app}: {} {detail}", answer.status);
     assert!(
         detail.contains("limit") || detail.contains("it exceeded its limit of ") || detail.contains("may hold at most"),
         "{app}: {detail}"
     );
     stage.host.get(&format!("/apps/{app}/users/{USER}/sessions")).await?.json(200)?;
-    stage.host.get(&session_path(app, &said.session)).await?.json(200)?;
+    stage.host.get(&session_path(app, &answer.session)).await?.json(200)?;
     Ok(())
 }
 
 #[tokio::test]
 async fn an_agent_that_emits_two_gigabytes_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.withstand(stage.send("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
-    check_limit(&stage, "torrent", &said).await?;
+    let answer = stage.withstand(stage.send("torrent", &json!({ "count": 300, "bytes": 7_000_000 }))).await?;
+    check_limit(&stage, "torrent", &answer).await?;
     stage.wait_for_audit(&["limit", "torrent"]).await
 }
 
 #[tokio::test]
 async fn an_agent_that_emits_endless_events_is_stopped() -> Result<()> {
     let stage = Stage::new("").await?;
-    let said = stage.withstand(stage.send("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
-    check_limit(&stage, "torrent", &said).await
+    let answer = stage.withstand(stage.send("torrent", &json!({ "count": 200_000, "bytes": 10 }))).await?;
+    check_limit(&stage, "torrent", &answer).await
 }
 
 #[tokio::test]
 async fn an_agent_that_emits_endless_partial_events_is_stopped() -> Result<()> {
     let stage = Stage::new("limits: {cpu: 2s}\n").await?;
     let command = json!({ "kind": "partial", "count": 1_000_000, "bytes": 100_000 });
-    let said = stage.withstand(stage.send("torrent", &command)).await?;
-    check_limit(&stage, "torrent", &said).await
+    let answer = stage.withstand(stage.send("torrent", &command)).await?;
+    check_limit(&stage, "torrent", &answer).await
 }
 
 #[tokio::test]
@@ -52,8 +52,8 @@ async fn an_agent_cannot_fill_the_state() -> Result<()> {
         json!({ "kind": "keys", "count": 1, "bytes": 200_000 }),
         json!({ "kind": "keys", "count": 500, "bytes": 900 }),
     ] {
-        let said = stage.withstand(stage.send("torrent", &command)).await?;
-        check_limit(&stage, "torrent", &said).await?;
+        let answer = stage.withstand(stage.send("torrent", &command)).await?;
+        check_limit(&stage, "torrent", &answer).await?;
     }
     Ok(())
 }

@@ -66,7 +66,7 @@ async fn a_script_cannot_read_other_files() -> Result<()> {
     if stage.host.post("/apps/talker/users/tester/sessions/s", &json!({})).await?.status == 200 {
         let answer = stage.host.post("/run", &hatchery_tests::host::message("talker", "s", "Hello")).await?;
         assert!(answer.status >= 400, "{}", answer.text);
-        assert!(!answer.text.contains(&served), "a path of the host is told to a client: {}", answer.text);
+        assert!(!answer.text.contains(&served), "a path of the host is revealed to a client: {}", answer.text);
         shown.push(answer.text.into());
     }
     let shown = json!(shown).to_string();

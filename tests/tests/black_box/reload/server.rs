@@ -171,7 +171,7 @@ async fn a_stop_waits_for_runs_as_long_as_the_changed_configuration_says() -> Re
 async fn others_wait_for_a_host_that_has_died_as_long_as_the_changed_configuration_says() -> Result<()> {
     let folder = slow_folder("server: {turn_lease: 1min}\n")?;
     let host = Host::serve(&folder).await?;
-    // One that is alone with a database does not wait for the leases of those that have died.
+    // The only host of a database does not wait for the leases of hosts that have died.
     let other = Host::serve(&folder).await?;
     let before = begin_waiting(&host, "before").await?;
     apply(&host, &folder, "server: {turn_lease: 100ms}\n", &["server.turn_lease"]).await?;

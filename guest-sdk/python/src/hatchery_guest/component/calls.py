@@ -1,4 +1,4 @@
-"""What all exports share: the host, the start of a call, and the conversion of errors."""
+"""Functions that all exports use: access to the host, the start of a call, and the conversion of errors."""
 
 from __future__ import annotations
 

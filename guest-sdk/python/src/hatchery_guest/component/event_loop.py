@@ -44,7 +44,7 @@ def install() -> None:
     def poll(call: Any) -> None:
         run_ready(call)
         if call.pending_count == 0:
-            # Timers and calls that nobody waits for do not delay the end of the call.
+            # Timers and calls that are not awaited do not delay the end of the call.
             for waitable in call.futures:
                 componentize_py_runtime.waitable_join(waitable, 0)
             call.futures.clear()

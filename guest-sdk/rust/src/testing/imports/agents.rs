@@ -7,7 +7,7 @@ use crate::bindings::wit::types;
 use crate::event::EventActions;
 
 pub(crate) async fn run(name: String) -> Result<StreamReader<types::Event>, types::Error> {
-    Ok(relay::start(&Scope::of_session()?, &name)?)
+    Ok(relay::start(&Scope::for_session()?, &name)?)
 }
 
 pub(crate) fn transfer(agent: &str) -> Result<(), types::Error> {
@@ -27,6 +27,6 @@ pub(crate) fn skip_summarization() -> Result<(), types::Error> {
 }
 
 fn change(change: impl FnOnce(&mut EventActions)) -> Result<(), types::Error> {
-    change(&mut Scope::of_change()?.call.actions.borrow_mut());
+    change(&mut Scope::for_change()?.call.actions.borrow_mut());
     Ok(())
 }

@@ -16,7 +16,7 @@ pub(crate) async fn save_with(name: String, part: types::Part, custom_metadata: 
 }
 
 fn save_part(name: String, part: types::Part, custom_metadata: JsonMap) -> Result<u64, types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     check_artifact_name(&name)?;
     let part = Part::try_from(part)?;
     let mut world = scope.world.borrow_mut();
@@ -27,7 +27,7 @@ fn save_part(name: String, part: types::Part, custom_metadata: JsonMap) -> Resul
 }
 
 pub(crate) async fn load(name: String, version: Option<u64>) -> Result<Option<types::Part>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
     let world = scope.world.borrow();
     let Some(versions) = world.artifacts.get(&name) else { return Ok(None) };
@@ -42,7 +42,7 @@ pub(crate) async fn get_version(
     name: String,
     version: Option<u64>,
 ) -> Result<Option<types::ArtifactVersion>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
     let world = scope.world.borrow();
     let Some(versions) = world.artifacts.get(&name) else { return Ok(None) };
@@ -60,18 +60,18 @@ pub(crate) async fn get_version(
 }
 
 pub(crate) async fn list() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().artifacts.keys().cloned().collect())
+    Ok(Scope::for_session()?.world.borrow().artifacts.keys().cloned().collect())
 }
 
 pub(crate) async fn versions(name: String) -> Result<Vec<u64>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
     let versions = scope.world.borrow().artifacts.get(&name).map_or(0, Vec::len);
     Ok((0..versions as u64).collect())
 }
 
 pub(crate) async fn delete(name: String) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     check_artifact_name(&name)?;
     scope.world.borrow_mut().artifacts.remove(&name);
     let deleted = EventActions { deleted_artifact_ids: vec![name], ..EventActions::default() };

@@ -10,5 +10,5 @@ pub(crate) fn get(key: &str) -> Result<Option<String>, types::Error> {
 }
 
 pub(crate) fn arguments() -> Result<Option<String>, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().arguments.as_ref().map(Value::to_string))
+    Ok(Scope::for_session()?.world.borrow().arguments.as_ref().map(Value::to_string))
 }

@@ -8,7 +8,7 @@ use crate::convert::read;
 use crate::error::Error;
 
 pub(crate) async fn get(config: String) -> Result<Option<String>, types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let config: Value = read(&config, "the configuration of a credential")?;
     if scope.call.function_call_id.is_none() {
         return Err(Error::new("BAD_INPUT", "a credential can only be requested in a tool call").into());
@@ -22,7 +22,7 @@ pub(crate) async fn get(config: String) -> Result<Option<String>, types::Error> 
 }
 
 pub(crate) async fn refuse(_config: String, credential: String) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let refused: Value = read(&credential, "the credential")?;
     let mut world = scope.world.borrow_mut();
     if world.credential.as_ref() == Some(&refused) {

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::event::Event;
 
 pub(crate) async fn search(query: String) -> Result<Vec<MemoryEntry>, types::Error> {
-    let entries = Scope::of_session()?.world.borrow().search_memory(&query);
+    let entries = Scope::for_session()?.world.borrow().search_memory(&query);
     let entries = entries.into_iter().map(|entry| MemoryEntry {
         content: entry.content.into(),
         author: entry.author,
@@ -16,7 +16,7 @@ pub(crate) async fn search(query: String) -> Result<Vec<MemoryEntry>, types::Err
 }
 
 pub(crate) async fn add_session(session: Option<String>) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let mut world = scope.world.borrow_mut();
     let events = match session.filter(|id| *id != world.info.session) {
         None => world.events.clone(),
@@ -33,7 +33,7 @@ pub(crate) async fn add_session(session: Option<String>) -> Result<(), types::Er
 }
 
 pub(crate) async fn add_events(events: Vec<types::Event>) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let events = events.into_iter().map(Event::try_from).collect::<Result<Vec<_>, Error>>()?;
     scope.world.borrow_mut().remember(events);
     Ok(())

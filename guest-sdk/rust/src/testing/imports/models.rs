@@ -12,7 +12,7 @@ pub(crate) async fn generate(
     request: types::LlmRequest,
     streaming: bool,
 ) -> Result<StreamReader<types::LlmResponse>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let own = match &scope.call.caller {
         Caller::Agent { model, .. } => model.as_deref(),
         Caller::Run | Caller::Instruction | Caller::Model => None,
@@ -23,11 +23,11 @@ pub(crate) async fn generate(
 }
 
 pub(crate) fn list() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().models.clone())
+    Ok(Scope::for_session()?.world.borrow().models.clone())
 }
 
 pub(crate) async fn embed(model: String, texts: Vec<String>) -> Result<Vec<Vec<f32>>, types::Error> {
-    let embedder = Scope::of_session()?.world.borrow().embedder.clone();
+    let embedder = Scope::for_session()?.world.borrow().embedder.clone();
     let nothing = || {
         let message = format!("model `{model}`: there is none; add `.embedder(|text| vec![…])` to the test's host");
         Error::new("MODEL_UNKNOWN", message)

@@ -5,11 +5,11 @@ use crate::bindings::wit::types;
 use crate::run_info::PluginInfo;
 
 pub(crate) fn list() -> Result<Vec<types::PluginInfo>, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().plugins.iter().cloned().map(to_wit).collect())
+    Ok(Scope::for_session()?.world.borrow().plugins.iter().cloned().map(to_wit).collect())
 }
 
 pub(crate) fn get(name: &str) -> Result<Option<types::PluginInfo>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let world = scope.world.borrow();
     Ok(world.plugins.iter().find(|plugin| plugin.name == name).cloned().map(to_wit))
 }

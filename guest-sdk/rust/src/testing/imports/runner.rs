@@ -15,13 +15,13 @@ use crate::live::LiveRequest;
 use crate::runner::RunRequest;
 
 pub(crate) fn list_apps() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().apps.keys().cloned().collect())
+    Ok(Scope::for_session()?.world.borrow().apps.keys().cloned().collect())
 }
 
 pub(crate) async fn run(
     request: types::RunRequest,
 ) -> Result<(types::RunInfo, StreamReader<types::Event>), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let request = RunRequest {
         message: Content::try_from(request.message)?,
         state_delta: read_state(request.state_delta)?,
@@ -61,7 +61,7 @@ pub(crate) async fn run_live(
     request: types::LiveRunRequest,
     requests: StreamReader<types::LiveRequest>,
 ) -> Result<(String, StreamReader<types::Event>), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let types::LiveRunRequest { app, session, config: _ } = request;
     let request = RunRequest { session, streaming: true, ..RunRequest::new(app, "") };
     let session = request.session.clone().unwrap_or_else(|| "live-session".into());
@@ -99,7 +99,7 @@ fn turn(scope: &Scope, request: RunRequest, message: types::LiveRequest) -> Vec<
 }
 
 pub(crate) fn cancel(invocation_id: &str) -> Result<(), types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let mut world = scope.world.borrow_mut();
     let number = invocation_id.strip_prefix("e-run-").and_then(|number| number.parse::<usize>().ok());
     if number.is_none_or(|number| number > world.run_requests.len()) {

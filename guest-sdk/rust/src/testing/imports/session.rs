@@ -14,7 +14,7 @@ use crate::run_info::{RemainingLimits, StreamingMode};
 const MAX_EVENTS: u32 = 1000;
 
 pub(crate) fn current() -> Result<Info, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let info = scope.world.borrow().info.clone();
     let RemainingLimits { model_calls, tokens, events, bytes } = info.remaining;
     Ok(Info {
@@ -37,36 +37,36 @@ pub(crate) fn current() -> Result<Info, types::Error> {
 }
 
 pub(crate) fn user_content() -> Result<types::Content, types::Error> {
-    let content = Scope::of_session()?.world.borrow().user_content.clone();
+    let content = Scope::for_session()?.world.borrow().user_content.clone();
     let nothing = "there is no user message; add `.user_says(\"…\")` to the test's host";
     Ok(content.ok_or_else(|| Error::new("NOT_SET_UP", nothing))?.into())
 }
 
 pub(crate) fn get_state(key: &str) -> Result<Option<String>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let state = scope.world.borrow().state_for(&scope.call);
     Ok(state.get(key).map(Value::to_string))
 }
 
 pub(crate) fn get_all_state() -> Result<Vec<(String, String)>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let state = scope.world.borrow().state_for(&scope.call);
     Ok(state.into_iter().map(|(key, value)| (key, value.to_string())).collect())
 }
 
 pub(crate) fn set_state(key: &str, json: &str) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let value = read(json, "the state value")?;
     scope.call.actions.borrow_mut().state_delta.insert(key.to_owned(), value);
     Ok(())
 }
 
 pub(crate) fn idempotency_key() -> Result<Option<String>, types::Error> {
-    Ok(Scope::of_session()?.call.idempotency_key.clone())
+    Ok(Scope::for_session()?.call.idempotency_key.clone())
 }
 
 pub(crate) fn confirmation() -> Result<Option<types::ToolConfirmation>, types::Error> {
-    let decision = Scope::of_session()?.call.decision.clone();
+    let decision = Scope::for_session()?.call.decision.clone();
     Ok(decision.map(|ToolConfirmation { hint, confirmed, payload }| types::ToolConfirmation {
         hint,
         confirmed,
@@ -75,7 +75,7 @@ pub(crate) fn confirmation() -> Result<Option<types::ToolConfirmation>, types::E
 }
 
 pub(crate) fn request_confirmation(hint: &str, payload: Option<&str>) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let payload = payload.map(|json| read(json, "the payload of a confirmation")).transpose()?;
     if scope.call.function_call_id.is_none() {
         return Err(Error::new("BAD_INPUT", "a confirmation can only be requested in a tool call").into());
@@ -86,11 +86,11 @@ pub(crate) fn request_confirmation(hint: &str, payload: Option<&str>) -> Result<
 }
 
 pub(crate) fn event_count() -> Result<u64, types::Error> {
-    Ok(Scope::of_session()?.world.borrow().events.len() as u64)
+    Ok(Scope::for_session()?.world.borrow().events.len() as u64)
 }
 
 pub(crate) fn events(offset: u64, limit: u32) -> Result<Vec<types::Event>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let world = scope.world.borrow();
     let events = world.events.iter().skip(offset).take(limit.min(MAX_EVENTS) as usize);

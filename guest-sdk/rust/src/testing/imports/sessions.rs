@@ -13,7 +13,7 @@ pub(crate) async fn create(
     id: Option<String>,
     state: Vec<(String, String)>,
 ) -> Result<types::SessionInfo, types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let state = read_state(state)?;
     let mut world = scope.world.borrow_mut();
     let id = id.unwrap_or_else(|| format!("session-{}", world.sessions.len() + 1));
@@ -29,13 +29,13 @@ pub(crate) async fn create(
 }
 
 pub(crate) async fn get(app: String, id: String) -> Result<Option<types::SessionInfo>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let (world, key) = (scope.world.borrow(), (app, id));
     Ok(world.sessions.get(&key).map(|session| info(&key, session)))
 }
 
 pub(crate) async fn list(app: String, offset: u64, limit: u32) -> Result<Vec<types::SessionInfo>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let world = scope.world.borrow();
     let mut sessions: Vec<_> = world.sessions.iter().filter(|(key, _)| key.0 == app).collect();
     sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.updated_micros));
@@ -51,7 +51,7 @@ pub(crate) async fn events(
     offset: u64,
     limit: u32,
 ) -> Result<Vec<types::Event>, types::Error> {
-    let scope = Scope::of_session()?;
+    let scope = Scope::for_session()?;
     let world = scope.world.borrow();
     let session = world.sessions.get(&(app, id.clone())).ok_or_else(|| not_found(&id))?;
     let is_inside = |event: &&Event| window.after.is_none_or(|after| event.timestamp_micros >= after);
@@ -62,7 +62,7 @@ pub(crate) async fn events(
 }
 
 pub(crate) async fn append(app: String, id: String, event: types::Event) -> Result<types::Event, types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let mut world = scope.world.borrow_mut();
     check_idle(&world, &app, &id)?;
     let event = world.complete(Event::try_from(event)?, &scope.call.agent);
@@ -72,7 +72,7 @@ pub(crate) async fn append(app: String, id: String, event: types::Event) -> Resu
 }
 
 pub(crate) async fn delete(app: String, id: String) -> Result<(), types::Error> {
-    let scope = Scope::of_change()?;
+    let scope = Scope::for_change()?;
     let mut world = scope.world.borrow_mut();
     check_idle(&world, &app, &id)?;
     world.sessions.remove(&(app, id));

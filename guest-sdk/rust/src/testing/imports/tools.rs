@@ -14,7 +14,7 @@ use crate::testing::scope::Call;
 use crate::tool::Tool;
 
 pub(crate) async fn call(name: String, args: String) -> Result<String, types::ToolError> {
-    let scope = Scope::of_session().map_err(ToolError::fatal)?;
+    let scope = Scope::for_session().map_err(ToolError::fatal)?;
     let arguments = read(&args, "the arguments").map_err(ToolError::from)?;
     let tool = {
         let mut world = scope.world.borrow_mut();

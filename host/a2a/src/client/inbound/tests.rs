@@ -84,7 +84,7 @@ fn task(text: &str, status: Option<&str>) -> Update {
 }
 
 #[test]
-fn chunks_that_were_lost_with_their_stream_are_those_of_the_task() {
+fn chunks_that_were_lost_with_their_stream_come_from_the_task() {
     let mut inbound = inbound();
     inbound.accept(received(chunk("Hel", false, false))).unwrap();
     assert!(inbound.accept(received(task("Hello W", None))).unwrap().is_empty());

@@ -38,35 +38,35 @@ fn cors_is_one_mapping_or_a_list_in_both_spellings() {
     assert_eq!(one.unwrap().server.cors, [expected]);
     let text = "server:\n  cors:\n    - {origins: ['https://a.example'], allow_credentials: true, max_age: 5min}\n    - {origins: ['*']}\n";
     let list = parse(text).unwrap().server.cors;
-    let of = |rule: &CorsConfig| (rule.mapping.clone(), rule.allow_credentials, rule.max_age.as_secs());
-    assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [("/**".into(), true, 300), ("/**".into(), false, 3600)]);
+    let summary = |rule: &CorsConfig| (rule.mapping.clone(), rule.allow_credentials, rule.max_age.as_secs());
+    assert_eq!(list.iter().map(summary).collect::<Vec<_>>(), [("/**".into(), true, 300), ("/**".into(), false, 3600)]);
     assert_eq!(parse("").unwrap().server.cors, []);
 }
 
 #[test]
 fn rules_of_cors_that_cannot_be_meant_are_errors() {
     let error = |rule: &str| parse(&format!("server: {{cors: {rule}}}")).unwrap_err();
-    let of = |problem: &str| format!("/srv/agents/hatchery.yaml: server.cors[0]: {problem}");
+    let message = |problem: &str| format!("/srv/agents/hatchery.yaml: server.cors[0]: {problem}");
     assert_eq!(
         error("{origins: ['*'], allow_credentials: true}"),
-        of(
+        message(
             "`allow_credentials` together with the origin `*` would let every web page act for the user of the browser; \
             list the origins, or leave `allow_credentials` out"
         )
     );
     let missing = "`origins` is missing: the origins whose pages may send requests, such as https://app.example";
-    assert_eq!(error("{mapping: /run}"), of(missing));
+    assert_eq!(error("{mapping: /run}"), message(missing));
     for origin in ["app.example", "https://app.example/", "https://*.example", "null"] {
         let problem = format!(
             "`{origin}` is not a valid origin; write the scheme, the host and the port, without a path, as in http://localhost:4200, \
              or `*` for all"
         );
-        assert_eq!(error(&format!("{{origins: ['{origin}']}}")), of(&problem));
+        assert_eq!(error(&format!("{{origins: ['{origin}']}}")), message(&problem));
     }
     let error_of_mapping = |mapping: &str| error(&format!("{{origins: ['*'], mapping: '{mapping}'}}"));
-    assert_eq!(error_of_mapping("run"), of("`mapping` is `run`, but must begin with `/`, as in `/**`"));
-    assert_eq!(error_of_mapping("/**/users"), of("`mapping` is `/**/users`, but `**` may only be at its end"));
-    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), of("`GE T` in `methods` is not a valid name"));
+    assert_eq!(error_of_mapping("run"), message("`mapping` is `run`, but must begin with `/`, as in `/**`"));
+    assert_eq!(error_of_mapping("/**/users"), message("`mapping` is `/**/users`, but `**` may only be at its end"));
+    assert_eq!(error("{origins: ['*'], methods: ['GE T']}"), message("`GE T` in `methods` is not a valid name"));
     assert!(error("{origin: x}").contains("unknown field `origin`"));
 }
 
@@ -112,17 +112,17 @@ fn keys_and_tokens_of_clients_are_read() {
 #[test]
 fn authentication_that_cannot_be_meant_is_an_error() {
     let error = |auth: &str| parse(&format!("server: {{auth: {auth}}}")).unwrap_err();
-    let of = |problem: &str| format!("/srv/agents/hatchery.yaml: {problem}");
+    let message = |problem: &str| format!("/srv/agents/hatchery.yaml: {problem}");
     assert_eq!(
         error("{}"),
-        of(
+        message(
             "server.auth has neither `keys` nor `oidc`, so no client could use the server; add one of them, or leave it out"
         )
     );
     let key = |key: &str| error(&format!("{{keys: [{{{key}}}]}}"));
-    assert_eq!(key("from: K"), of("server.auth.keys[0]: `name` is missing; it identifies the key in logs"));
+    assert_eq!(key("from: K"), message("server.auth.keys[0]: `name` is missing; it identifies the key in logs"));
     let two = "{keys: [{name: a, from: K}, {name: a, from: L}]}";
-    assert_eq!(error(two), of("server.auth.keys: two keys have the name `a`"));
+    assert_eq!(error(two), message("server.auth.keys: two keys have the name `a`"));
     let one_source = "set one of `sha256`, `from` (an environment variable) and `file`";
     let hash = "`sha256` must have 64 hexadecimal digits, as `printf %s \"$KEY\" | sha256sum` prints them";
     let operator = "a key of the role `operate` may use every app for every user; leave out `apps` and `user`";
@@ -136,7 +136,11 @@ fn authentication_that_cannot_be_meant_is_an_error() {
         ("from: K, role: operate, user: u", operator),
         ("from: K, role: operate, apps: dice", operator),
     ] {
-        assert_eq!(key(&format!("name: a, {rest}")), of(&format!("server.auth.keys[0] (`a`): {problem}")), "{rest}");
+        assert_eq!(
+            key(&format!("name: a, {rest}")),
+            message(&format!("server.auth.keys[0] (`a`): {problem}")),
+            "{rest}"
+        );
     }
     assert!(key("name: a, from: K, role: admin").contains("unknown variant `admin`, expected `use` or `operate`"));
     assert!(key("name: a, key: secret").contains("unknown field `key`"));
@@ -160,7 +164,7 @@ fn authentication_that_cannot_be_meant_is_an_error() {
         (&*format!("{complete}, user_claim: ''"), "`user_claim` is empty; leave it out for `sub`"),
         (&*format!("{complete}, apps: []"), "`apps` is empty, so tokens could use nothing; name apps, or leave it out"),
     ] {
-        assert_eq!(error(&format!("{{oidc: {{{rest}}}}}")), of(&format!("server.auth.oidc: {problem}")), "{rest}");
+        assert_eq!(error(&format!("{{oidc: {{{rest}}}}}")), message(&format!("server.auth.oidc: {problem}")), "{rest}");
     }
     let unknown = error(&format!("{{oidc: {{{complete}, algorithms: [HS256]}}}}"));
     assert!(unknown.contains("unknown variant `HS256`, expected one of `RS256`, `ES256`, `EdDSA`"), "{unknown}");

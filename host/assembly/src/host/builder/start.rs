@@ -85,10 +85,10 @@ impl HostBuilder {
         }
         let (mut loaded, stamps) = match (&self.config, &self.source) {
             (Some(config), _) => {
-                let loaded = LoadedConfig::of_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
+                let loaded = LoadedConfig::from_operator(config.clone(), folder.unwrap_or(Path::new("")))?;
                 (loaded, None)
             }
-            (None, None) => (LoadedConfig::of_operator(Config::default(), Path::new(""))?, None),
+            (None, None) => (LoadedConfig::from_operator(Config::default(), Path::new(""))?, None),
             (None, Some(source)) => {
                 let source = match &self.deterministic_mode {
                     Some(_) => &source.clone().without_network(),
@@ -369,7 +369,7 @@ pub fn add_configured_items(options: &mut LoadOptions, config: &Config, folder: 
     result
 }
 
-/// Installs the TLS provider of Reqwest, which has none of its own, unless the program has installed another one.
+/// Installs the TLS provider of Reqwest, which has no default, unless the program has installed another one.
 fn install_tls_provider() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

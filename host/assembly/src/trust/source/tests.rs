@@ -90,7 +90,7 @@ fn a_trusted_file_has_its_access_until_it_changes() {
 }
 
 #[test]
-fn a_file_that_the_operator_names_is_trusted_and_replaces_the_one_of_the_folder() {
+fn a_file_that_the_operator_names_is_trusted_and_replaces_the_file_of_the_folder() {
     let fixture = Fixture::new("models: {openai_base_url: 'http://evil.example'}");
     let own = fixture.root.path().join("own.yaml");
     fs::write(&own, NETWORK).unwrap();

@@ -36,7 +36,7 @@ pub struct Args {
     folder: ServiceArgs,
 }
 
-/// An export.
+/// The parts of an exported session that are imported.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Export {

@@ -72,8 +72,8 @@ pub(super) fn install(project: &Path, work: &Path, tools: &Path) -> anyhow::Resu
 /// Returns the lock file of a project. `None` if there is none, or if it is not of this list.
 fn read_lock(project: &Path, list: &str) -> Option<String> {
     let lock = std::fs::read_to_string(project.join(LOCK)).ok()?;
-    let of = lock.lines().next()?.strip_prefix(HEADER)?;
-    (of == hash([list.as_bytes()])).then_some(lock)
+    let list_hash = lock.lines().next()?.strip_prefix(HEADER)?;
+    (list_hash == hash([list.as_bytes()])).then_some(lock)
 }
 
 /// Returns the command that installs pure packages into a folder.

@@ -172,20 +172,20 @@ impl CompactionSettings {
     }
 
     fn strategies(&self) -> Result<(Option<SlidingWindow>, Option<TailRetention>), CompactionError> {
-        match (self.sliding()?, self.tail()?) {
+        match (self.sliding_window()?, self.tail_retention()?) {
             (None, None) => Err(CompactionError::NoStrategy),
             strategies => Ok(strategies),
         }
     }
 
-    fn sliding(&self) -> Result<Option<SlidingWindow>, CompactionError> {
+    fn sliding_window(&self) -> Result<Option<SlidingWindow>, CompactionError> {
         let pair = both_or_neither(("interval", self.interval), ("overlap", self.overlap))?;
         let Some((interval, overlap)) = pair else { return Ok(None) };
         let interval = NonZeroU32::new(in_range("interval", interval, 1)?).unwrap_or(NonZeroU32::MIN);
         Ok(Some(SlidingWindow { interval, overlap: in_range("overlap", overlap, 0)? }))
     }
 
-    fn tail(&self) -> Result<Option<TailRetention>, CompactionError> {
+    fn tail_retention(&self) -> Result<Option<TailRetention>, CompactionError> {
         let pair = both_or_neither(("token_threshold", self.token_threshold), ("retention", self.retention))?;
         let Some((token_threshold, retention)) = pair else { return Ok(None) };
         let token_threshold = in_range("token_threshold", token_threshold, 1)?;

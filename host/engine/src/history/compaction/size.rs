@@ -53,8 +53,8 @@ impl PromptSize {
         }
     }
 
-    /// Notes that a prompt with the events read so far is sent.
-    pub(crate) fn prompt_sent(&mut self) {
+    /// Records that a prompt with the events read so far is sent.
+    pub(crate) fn record_sent_prompt(&mut self) {
         self.sent_at = Some(self.read);
     }
 

@@ -16,7 +16,7 @@ use imbl::Vector;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::window::{CompactionPlan, sliding, tail};
+use super::window::{CompactionPlan, plan_sliding, plan_tail};
 use super::{HistoryItem, PromptSize, SlidingWindow, TailRetention, effective_history};
 
 fn parse_event(index: usize, word: &str) -> Arc<Event> {
@@ -77,11 +77,11 @@ fn words(plan: Option<CompactionPlan>) -> String {
 }
 
 fn sliding_plan(interval: u32, overlap: u32, events: &str) -> String {
-    words(sliding(&parse_log(events), SlidingWindow { interval: NonZeroU32::new(interval).unwrap(), overlap }))
+    words(plan_sliding(&parse_log(events), SlidingWindow { interval: NonZeroU32::new(interval).unwrap(), overlap }))
 }
 
 fn tail_plan(retention: usize, events: &str) -> String {
-    words(tail(&parse_log(events), TailRetention { token_threshold: 1, retention }))
+    words(plan_tail(&parse_log(events), TailRetention { token_threshold: 1, retention }))
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn events_with_equal_timestamps_are_not_separated() {
 
 #[test]
 fn a_plan_detects_events_that_it_would_hide() {
-    let plan = tail(&parse_log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    let plan = plan_tail(&parse_log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
     assert!(!plan.hides_other_events(&parse_log("1@1 2@5 3@9")));
     assert!(plan.hides_other_events(&parse_log("1@1 2@5 3@9 late@4")));
     assert!(!plan.hides_other_events(&parse_log("1@1 2@5 3@9 late@4 C2-4")), "another summary covers it");
@@ -216,12 +216,12 @@ fn a_report_for_a_prompt_before_the_newest_compaction_is_ignored() {
     let mut events = parse_log("1 2");
     let mut size = PromptSize::default();
     size.read(&events);
-    size.prompt_sent();
+    size.record_sent_prompt();
     events.push_back(parse_event(2, "C1-2"));
     events.push_back(with_usage("late", 400));
     size.read(&events);
     assert!(!size.is_over(300));
-    size.prompt_sent();
+    size.record_sent_prompt();
     events.push_back(with_usage("new", 400));
     size.read(&events);
     assert!(size.is_over(300));
@@ -256,7 +256,7 @@ proptest! {
             data.actions = template.actions.clone();
             data.timestamp = Timestamp::from_micros(time);
             events.push_back(Event::new(data));
-            let plan = tail(&events, TailRetention { token_threshold: 1, retention });
+            let plan = plan_tail(&events, TailRetention { token_threshold: 1, retention });
             let Some(plan) = plan.filter(|plan| !plan.hides_other_events(&events)) else { continue };
             summarized.extend(plan.events.iter().map(|event| event.id.clone()));
             events.push_back(plan.compaction_event("e-1".into(), Content::model("summary")));
@@ -273,7 +273,7 @@ proptest! {
 
 #[test]
 fn a_compaction_is_an_event_of_the_user_with_a_new_invocation() {
-    let plan = tail(&parse_log("1@3 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
+    let plan = plan_tail(&parse_log("1@3 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
     let event = plan.compaction_event("e-9".into(), Content::user("sum"));
     let expected = Compaction {
         start_timestamp: Timestamp::from_micros(3),
@@ -292,7 +292,7 @@ fn an_event_with_a_time_in_the_future_stops_no_compaction() {
     let log = |rest: &str| format!("1/a 2/b@{future} {rest}");
     assert_eq!(sliding_plan(2, 0, &log("3/c 4/d")), "1/a 3/c 4/d");
     assert_eq!(
-        words(tail(&parse_log(&log("3/c 4/d 5/e")), TailRetention { retention: 1, token_threshold: 0 })),
+        words(plan_tail(&parse_log(&log("3/c 4/d 5/e")), TailRetention { retention: 1, token_threshold: 0 })),
         "1/a 3/c 4/d"
     );
     let summary = format!("1/a 2/b C1-{future} 3/c 4/d");

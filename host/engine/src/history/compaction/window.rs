@@ -71,7 +71,7 @@ fn is_in_future(event: &Event, now: Timestamp) -> bool {
 
 /// Returns the new invocations once there are `interval` of them, and `overlap` invocations before them. Reads no
 /// events before these.
-pub(super) fn sliding(
+pub(super) fn plan_sliding(
     events: &Vector<Arc<Event>>,
     SlidingWindow { interval, overlap }: SlidingWindow,
 ) -> Option<CompactionPlan> {
@@ -119,7 +119,7 @@ fn count(invocations: &HashSet<&str>) -> u32 {
 
 /// Returns the newest summary and the events since then, except for the newest `retention` events. Reads no events
 /// before the end of that summary.
-pub(super) fn tail(
+pub(super) fn plan_tail(
     events: &Vector<Arc<Event>>,
     TailRetention { retention, .. }: TailRetention,
 ) -> Option<CompactionPlan> {

@@ -19,7 +19,7 @@ pub(crate) struct CodeMarkers {
 
 impl CodeMarkers {
     /// Returns the markers of an agent whose code the host runs.
-    pub(crate) fn of(runner: &CodeRunner) -> Self {
+    pub(crate) fn new(runner: &CodeRunner) -> Self {
         Self {
             code: runner.code_delimiters.first().cloned(),
             result: runner.result_delimiters.clone(),

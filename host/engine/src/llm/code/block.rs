@@ -22,7 +22,7 @@ pub(super) fn has_code(content: &Content) -> bool {
     content.parts.iter().any(|part| matches!(part.data, PartData::ExecutableCode(_)))
 }
 
-/// Moves the first code block in the text, except thoughts, into a part of its own, and drops the parts after it.
+/// Moves the first code block in the text, except thoughts, into a separate part, and drops the parts after it.
 /// Returns false if there is no code.
 pub(super) fn extract(content: &mut Content, delimiters: &[Delimiters]) -> bool {
     let block = content.parts.iter().enumerate().find_map(|(index, part)| {

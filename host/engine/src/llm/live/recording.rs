@@ -23,7 +23,7 @@ pub(super) struct RecordedAudio {
 impl Recording {
     /// Starts to record a side of a run: `input` or `output`. `known` are the names of the session's artifacts, which may
     /// have recordings of earlier conversations of the run.
-    pub(super) fn of(side: &'static str, run: &str, known: &[String]) -> Self {
+    pub(super) fn new(side: &'static str, run: &str, known: &[String]) -> Self {
         let prefix = prefix(side, run);
         let number = |name: &String| name.strip_prefix(&prefix)?.split_once('.')?.0.parse::<u32>().ok();
         let number = known.iter().filter_map(number).max().map_or(0, |last| last.saturating_add(1));
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_recording_ends_at_eight_mebibytes_and_with_its_format() {
-        let mut recording = Recording::of("input", "r", &[]);
+        let mut recording = Recording::new("input", "r", &[]);
         assert!(recording.finish("r").is_none());
         assert!(recording.add(&chunk("image/png", 5), "r").is_none());
         assert!(recording.add(&chunk("audio/pcm;rate=16000", MAX_BYTES), "r").is_none());

@@ -18,14 +18,14 @@ pub(super) struct RunningStreams {
 }
 
 impl RunningStreams {
-    /// Begins a conversation.
-    pub(super) fn of(streams: &LiveStreams) -> Self {
+    /// Begins a conversation with these streaming tools.
+    pub(super) fn open(streams: &LiveStreams) -> Self {
         let started = streams.open();
         Self { streams: streams.clone(), started, results: SelectAll::new(), inputs: Vec::new() }
     }
 
     /// Starts to read the results of the tools that have started. To be called after the result of the call was sent.
-    pub(super) fn adopt(&mut self) {
+    pub(super) fn read_started(&mut self) {
         while let Some(Some(LiveStream { name, results, input })) = self.started.next().now_or_never() {
             self.inputs.push(input);
             let message =

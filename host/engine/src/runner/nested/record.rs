@@ -26,7 +26,7 @@ struct Failure {
 }
 
 impl Failure {
-    fn of(error: &RunError) -> Self {
+    fn new(error: &RunError) -> Self {
         Self { code: error.code().to_owned(), message: error.client_message() }
     }
 
@@ -53,7 +53,7 @@ pub(super) async fn run_once(
     let mut run = match start(request).await {
         Ok(run) => run,
         Err(error) => {
-            let result = Some(Err(Failure::of(&error)));
+            let result = Some(Err(Failure::new(&error)));
             journal.complete(&key, &RunRecord { invocation_id: String::new(), session: String::new(), result }).await?;
             return Err(error);
         }
@@ -75,7 +75,7 @@ fn record_end(journal: Arc<RunJournal>, key: String, record: RunRecord, events: 
             && let Some((journal, key, record)) = unfinished.take()
         {
             let result = match &item {
-                Some(Err(error)) => Err(Failure::of(error)),
+                Some(Err(error)) => Err(Failure::new(error)),
                 Some(Ok(_)) | None => Ok(()),
             };
             if let Err(error) = journal.complete(&key, &RunRecord { result: Some(result), ..record }).await {

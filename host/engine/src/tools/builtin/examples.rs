@@ -28,15 +28,15 @@ enum Source {
 impl ExampleTool {
     /// Creates a tool for these examples.
     pub fn new(examples: &[Example]) -> Self {
-        Self::of(Source::Text(format_examples(examples)))
+        Self::from_source(Source::Text(format_examples(examples)))
     }
 
     /// Creates a tool for the examples that a provider selects for the user's message.
-    pub fn chosen_by(provider: Arc<dyn ExampleProvider>) -> Self {
-        Self::of(Source::Provider(provider))
+    pub fn from_provider(provider: Arc<dyn ExampleProvider>) -> Self {
+        Self::from_source(Source::Provider(provider))
     }
 
-    fn of(examples: Source) -> Self {
+    fn from_source(examples: Source) -> Self {
         Self { declaration: declaration("example_tool", "Shows examples.", None), examples }
     }
 }

@@ -79,12 +79,12 @@ pub(super) fn get_or_compile(schema: &Value) -> Result<Arc<CompiledSchema>, Arc<
 pub(super) fn weight(schema: &Value) -> usize {
     match schema {
         Value::Object(map) => {
-            let of = |(key, value): (&String, &Value)| match (key.as_str(), value) {
+            let member_weight = |(key, value): (&String, &Value)| match (key.as_str(), value) {
                 ("pattern", Value::String(_)) => PATTERN_WEIGHT,
                 ("patternProperties", Value::Object(patterns)) => patterns.len() * PATTERN_WEIGHT + weight(value),
                 _ => weight(value),
             };
-            1 + map.iter().map(of).sum::<usize>()
+            1 + map.iter().map(member_weight).sum::<usize>()
         }
         Value::Array(items) => 1 + items.iter().map(weight).sum::<usize>(),
         Value::String(text) => 1 + text.len() / 1024,

@@ -29,7 +29,7 @@ pub(super) struct Index {
 
 impl Index {
     /// Creates an index of the values of an `enum`.
-    pub(super) fn of_enum(values: &[Value]) -> Self {
+    pub(super) fn from_enum(values: &[Value]) -> Self {
         let options =
             values.iter().map(|value| shorten(value, MAX_VALUE_BYTES)).take(MAX_OPTIONS_BYTES).collect::<Vec<_>>();
         let options = truncate_bytes(&format!("[{}]", options.join(",")), MAX_OPTIONS_BYTES);
@@ -37,7 +37,7 @@ impl Index {
     }
 
     /// Creates an index of the value of a `const`.
-    pub(super) fn of_const(value: &Value) -> Self {
+    pub(super) fn from_const(value: &Value) -> Self {
         Self::new(std::slice::from_ref(value), format!("is not {}", shorten(value, MAX_OPTIONS_BYTES)))
     }
 

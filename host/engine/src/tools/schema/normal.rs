@@ -75,12 +75,12 @@ impl Normalizer {
                     names.iter().map(|name| self.type_name(name)).collect::<Result<_, String>>()?
                 }
                 ("enum", Value::Array(values)) if values.len() > MAX_PLAIN_ENUM || !values.iter().all(is_scalar) => {
-                    indexed.push(self.add_index(Index::of_enum(values)));
+                    indexed.push(self.add_index(Index::from_enum(values)));
                     continue;
                 }
                 ("enum", value) if !value.is_array() => return Err(format!("`enum` is {}, not a list", kind(value))),
                 ("const", value) if !is_scalar(value) => {
-                    indexed.push(self.add_index(Index::of_const(value)));
+                    indexed.push(self.add_index(Index::from_const(value)));
                     continue;
                 }
                 ("enum" | "const", value) => value.clone(),

@@ -311,7 +311,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn indexed_values_match_those_of_plain_validation(values in prop::collection::vec(any_json(), 1..20), value in any_json()) {
+    fn indexed_values_match_as_in_plain_validation(values in prop::collection::vec(any_json(), 1..20), value in any_json()) {
         for schema in [json!({"enum": values}), json!({"const": values[0]})] {
             let plain = jsonschema::validator_for(&schema).unwrap();
             for value in values.iter().chain([&value]) {

@@ -135,7 +135,7 @@ fn a_removed_summarizer_is_logged_once_and_not_replaced_by_a_model() {
 }
 
 #[test]
-fn a_name_is_that_of_a_model_until_a_summarizer_with_this_name_is_loaded() {
+fn a_name_means_a_model_until_a_summarizer_with_this_name_is_loaded() {
     let compaction = configured("notes/short", EmptyResolver);
     let summarizer = |generation, resolver: Arc<dyn ItemResolver>| {
         compaction.resolve(snapshot(generation, resolver)).unwrap().summarizer

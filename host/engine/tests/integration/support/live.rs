@@ -105,11 +105,11 @@ impl LiveModel {
     }
 }
 
-pub fn said(text: &str) -> Step {
+pub fn transcription(text: &str) -> Step {
     Step::Send(LiveResponse::OutputTranscription(Transcription { text: text.into(), finished: false }))
 }
 
-pub fn wrote(text: &str) -> Step {
+pub fn text_reply(text: &str) -> Step {
     Step::Send(LiveResponse::Content(Content::model(text)))
 }
 
@@ -168,7 +168,7 @@ impl Live {
     }
 
     pub async fn ask(&mut self, text: &str) -> Vec<String> {
-        self.queue.content(Content::user(text)).await.unwrap();
+        self.queue.send_content(Content::user(text)).await.unwrap();
         self.turn().await
     }
 

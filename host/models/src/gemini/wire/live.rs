@@ -109,14 +109,14 @@ pub(in crate::gemini) fn request_frame(request: &LiveRequest) -> Result<Option<S
             ClientFrame::ClientContent { turns: vec![content_json(content)], turn_complete: !partial }
         }
         LiveRequest::Blob(blob) if blob.mime_type.starts_with("audio/") => {
-            ClientFrame::RealtimeInput(RealtimeInput::Audio(BlobJson::of(blob)))
+            ClientFrame::RealtimeInput(RealtimeInput::Audio(BlobJson::new(blob)))
         }
-        LiveRequest::Blob(blob) => ClientFrame::RealtimeInput(RealtimeInput::Video(BlobJson::of(blob))),
+        LiveRequest::Blob(blob) => ClientFrame::RealtimeInput(RealtimeInput::Video(BlobJson::new(blob))),
         LiveRequest::ActivityStart => ClientFrame::RealtimeInput(RealtimeInput::ActivityStart {}),
         LiveRequest::ActivityEnd => ClientFrame::RealtimeInput(RealtimeInput::ActivityEnd {}),
         LiveRequest::AudioStreamEnd => ClientFrame::RealtimeInput(RealtimeInput::AudioStreamEnd(true)),
         LiveRequest::ToolResponses(responses) => {
-            ClientFrame::ToolResponse { function_responses: responses.iter().map(ResponseJson::of).collect() }
+            ClientFrame::ToolResponse { function_responses: responses.iter().map(ResponseJson::new).collect() }
         }
         LiveRequest::Close => return Ok(None),
     };

@@ -191,7 +191,7 @@ pub fn chat_options(
         u64::try_from(seed)
             .map_err(|_| ConversionError::InvalidStructure(format!("`seed` is {seed}; genai takes none below 0")))
     });
-    let tool_choice = ToolChoice::of(config).map(|choice| match choice {
+    let tool_choice = ToolChoice::from_config(config).map(|choice| match choice {
         ToolChoice::Auto => GenaiToolChoice::Auto,
         ToolChoice::Never => GenaiToolChoice::None,
         ToolChoice::Any => GenaiToolChoice::Required,

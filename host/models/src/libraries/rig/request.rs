@@ -89,7 +89,7 @@ fn settings(
         .options(options)
         .temperature(config.temperature)
         .max_tokens(config.max_output_tokens.or(default_tokens));
-    if let Some(choice) = ToolChoice::of(config) {
+    if let Some(choice) = ToolChoice::from_config(config) {
         request = request.tool_choice(match choice {
             ToolChoice::Auto => RigToolChoice::Auto,
             ToolChoice::Never => RigToolChoice::None,

@@ -125,13 +125,14 @@ async fn a_realtime_model_hears_speaks_calls_tools_and_is_interrupted() {
     let samples: Vec<u8> = [300_i16, 600, 900, 1200].iter().flat_map(|sample| sample.to_le_bytes()).collect();
     let blob = Blob { mime_type: "audio/pcm;rate=16000".into(), data: samples.into(), display_name: None };
     connection.send(LiveRequest::Blob(blob)).await.unwrap();
-    let heard = |text: &str, finished| LiveResponse::InputTranscription(Transcription { text: text.into(), finished });
+    let transcription =
+        |text: &str, finished| LiveResponse::InputTranscription(Transcription { text: text.into(), finished });
     let usage = |response: &LiveResponse| matches!(response, LiveResponse::Usage(usage) if usage.total() == 7);
     let first = received(&*connection, 7).await;
     let expected = [
-        heard("Roll", false),
-        heard("", true),
-        heard("a die", true),
+        transcription("Roll", false),
+        transcription("", true),
+        transcription("a die", true),
         LiveResponse::Content(audio(&[1, 2])),
         output("One moment"),
     ];

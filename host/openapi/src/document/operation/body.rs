@@ -144,7 +144,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(media_type: &str) -> Option<Self> {
+    fn from_media_type(media_type: &str) -> Option<Self> {
         let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         Some(match name.as_str() {
             "application/json" | "*/*" => Self::Json,
@@ -161,7 +161,7 @@ impl Kind {
 
 /// Returns the media type that is used, with its object.
 fn choose(content: &JsonMap) -> Option<(&str, &Value, Kind)> {
-    let known = content.iter().filter_map(|(name, media)| Some((name.as_str(), media, Kind::of(name)?)));
+    let known = content.iter().filter_map(|(name, media)| Some((name.as_str(), media, Kind::from_media_type(name)?)));
     known.min_by_key(|(_, _, kind)| *kind)
 }
 
@@ -229,7 +229,7 @@ fn file_fields(object: &JsonMap, media: &Value, document: &Document) -> Result<B
         // In 3.1 a file has no type, or a media type and no encoding.
         let content_type = media.get("encoding").and_then(|encoding| encoding.get(name)?.get("contentType")?.as_str());
         let content_type = content_type.or_else(|| item.get("contentMediaType").and_then(Value::as_str));
-        let is_text = |name: &str| matches!(Kind::of(name), Some(Kind::Json | Kind::Text | Kind::Form));
+        let is_text = |name: &str| matches!(Kind::from_media_type(name), Some(Kind::Json | Kind::Text | Kind::Form));
         let is_raw = item.get("contentEncoding").is_none() && content_type.is_some_and(|name| !is_text(name));
         if is_binary || is_raw {
             files.insert(name.clone());

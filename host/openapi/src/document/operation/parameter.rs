@@ -14,7 +14,7 @@ pub(crate) struct Parameter {
     pub(crate) name: String,
     pub(crate) location: Location,
     pub(crate) style: Style,
-    /// True if the values of arrays and objects are parameters of their own.
+    /// True if the values of arrays and objects are separate parameters.
     pub(crate) is_exploded: bool,
     /// True if characters such as `/` are not encoded.
     pub(crate) allows_reserved: bool,

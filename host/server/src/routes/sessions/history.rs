@@ -74,7 +74,7 @@ pub(super) async fn store(
     check_import(state, principal, &key, import.event_count())?;
     let import = if overwrites_shared_state { import } else { import.without_shared_state() };
     let (state, id) = (state.clone(), id.map(str::to_owned));
-    // Completed if the client goes away, so that no session has a part of the events.
+    // Completed even if the client disconnects, so that no session has a part of the events.
     let stored = run_to_completion(
         async move {
             Ok::<_, RunError>(import.store(&*state.services().sessions, &key.app, &key.user, id.as_deref()).await)

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_of_an_event_is_that_of_its_message() {
+    fn the_json_of_an_event_message_is_the_same_as_its_serialization() {
         let event = Event::new(EventData { author: "a".into(), ..EventData::default() });
         for revision in [None, Some(7)] {
             let message = SocketMessage::Event { id: "a \"b\"".into(), revision, event: event.clone() };

@@ -36,7 +36,7 @@ async fn a_client_with_too_many_requests_in_progress_waits_while_others_are_serv
     auth.keys[2].concurrent_requests = Some(2);
     let host = Host::with(ServerConfig { auth: Some(auth), ..ServerConfig::default() }).await;
     assert_eq!(post(&host, OPERATOR, "/apps/waits/users/u/sessions/s", &json!({})).await.status(), 200);
-    // The head of the response is there, and its stream goes on.
+    // The head of the response has arrived, and its stream is open.
     let stream = post(&host, BACKEND, "/run_sse", &run_body("waits", "hi")).await;
     assert_eq!(stream.status(), 200);
     let refused = get(&host, BACKEND, "/list-apps").await;

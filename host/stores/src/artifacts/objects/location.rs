@@ -111,7 +111,8 @@ impl Location {
         Ok(Self { provider, container: container.into(), prefix })
     }
 
-    pub(super) fn of_store(name: &str, prefix: &str) -> Result<Self, StoreError> {
+    /// Returns the location of a store that the caller has connected.
+    pub(super) fn for_custom_store(name: &str, prefix: &str) -> Result<Self, StoreError> {
         let prefix = Path::parse(prefix).map_err(|_| StoreError::InvalidName {
             name: prefix.to_owned(),
             reason: "a prefix has no empty segment, no `.` and no `..`",

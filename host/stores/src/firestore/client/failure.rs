@@ -47,12 +47,12 @@ impl Failure {
         }
     }
 
-    /// Converts the failure. `doing` is a verb with its object, such as "read from Firestore".
-    pub(super) fn into_error(self, doing: &str) -> StoreError {
+    /// Converts the failure. `activity` is a verb with its object, such as "read from Firestore".
+    pub(super) fn into_error(self, activity: &str) -> StoreError {
         match self {
-            Self::Api(error) => store_error(doing, error),
+            Self::Api(error) => store_error(activity, error),
             Self::Network(error) => {
-                tracing::warn!(%error, "cannot {doing}: it has not answered");
+                tracing::warn!(%error, "cannot {activity}: it has not answered");
                 unavailable()
             }
             Self::Store(error) => error,
@@ -79,21 +79,21 @@ fn is_temporary(error: &ApiError) -> bool {
     matches!(error.status.as_str(), "ABORTED" | "DEADLINE_EXCEEDED" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "UNAVAILABLE")
 }
 
-/// Returns the error of a request for callers, with the next step. `doing` is a verb with its object, such as "read from
+/// Returns the error of a request for callers, with the next step. `activity` is a verb with its object, such as "read from
 /// Firestore".
-pub(super) fn store_error(doing: &str, error: ApiError) -> StoreError {
+pub(super) fn store_error(activity: &str, error: ApiError) -> StoreError {
     let is_too_large =
         ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
     match error.status.as_str() {
         "INVALID_ARGUMENT" | "RESOURCE_EXHAUSTED" if is_too_large => too_large(&error),
         _ if is_temporary(&error) => unavailable(),
         "UNAUTHENTICATED" | "PERMISSION_DENIED" => {
-            StoreError::backend(format!("cannot {doing}: give the account the role roles/datastore.user"), error)
+            StoreError::backend(format!("cannot {activity}: give the account the role roles/datastore.user"), error)
         }
         "NOT_FOUND" => {
-            StoreError::backend(format!("cannot {doing}: create it with `gcloud firestore databases create`"), error)
+            StoreError::backend(format!("cannot {activity}: create it with `gcloud firestore databases create`"), error)
         }
-        _ => StoreError::backend(format!("cannot {doing}"), error),
+        _ => StoreError::backend(format!("cannot {activity}"), error),
     }
 }
 

@@ -21,7 +21,7 @@ impl<T> Plan<T> {
         Self { writes, result }
     }
 
-    pub(super) fn nothing(result: T) -> Self {
+    pub(super) fn unchanged(result: T) -> Self {
         Self { writes: Vec::new(), result }
     }
 }
@@ -69,11 +69,11 @@ impl Store {
     ) -> Result<bool, StoreError> {
         self.known.take(key);
         match (self.client.commit(writes).await?, writes.first()) {
-            (Commit::Made(time), Some(first)) => {
+            (Commit::Applied(time), Some(first)) => {
                 self.known.set(key, stored.after(first, time));
                 Ok(true)
             }
-            (Commit::Made(_), None) => Ok(true),
+            (Commit::Applied(_), None) => Ok(true),
             (Commit::Conflict, _) => Ok(false),
         }
     }
@@ -104,10 +104,10 @@ impl Store {
     }
 }
 
-/// Returns true if a commit was made, false if something has changed since it was read.
-pub(super) fn is_made(commit: Commit) -> bool {
+/// Returns true if the writes of a commit were applied, false if a document has changed since it was read.
+pub(super) fn is_applied(commit: Commit) -> bool {
     match commit {
-        Commit::Made(_) => true,
+        Commit::Applied(_) => true,
         Commit::Conflict => false,
     }
 }

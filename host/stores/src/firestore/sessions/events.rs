@@ -70,7 +70,7 @@ impl Store {
         let plan = |stored: &StoredSession, others: &[Option<Document>]| {
             if let [Some(known)] = others {
                 return if is_repeated(known, event) {
-                    Ok(Plan::nothing(known.unsigned(keys::REVISION)))
+                    Ok(Plan::unchanged(known.unsigned(keys::REVISION)))
                 } else {
                     Err(StoreError::EventExists(event.id.clone()))
                 };
@@ -94,8 +94,8 @@ impl Store {
         if changes_own || check_fence(key, &stored, fence).is_err() {
             return Ok(None);
         }
-        let is_made = self.commit(key, &stored, &self.append_writes(key, &stored, event)).await?;
-        Ok(is_made.then_some(stored.revision + 1))
+        let is_applied = self.commit(key, &stored, &self.append_writes(key, &stored, event)).await?;
+        Ok(is_applied.then_some(stored.revision + 1))
     }
 
     fn append_writes(&self, key: &SessionKey, stored: &StoredSession, event: &Event) -> Vec<Write> {
@@ -225,11 +225,11 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     let bytes = stored.event_bytes + event.json_len() as u64;
     let mut update = fields([
         (keys::UPDATE_TIME, event.timestamp.into()),
-        (keys::LISTING, names::listing(&key.app, event.timestamp, &key.id).into()),
+        (keys::LISTING, names::listing_key(&key.app, event.timestamp, &key.id).into()),
         (keys::REVISION, revision.into()),
         (keys::EVENT_BYTES, bytes.into()),
     ]);
-    let change = SessionStateChange::of(&stored.document, &event.actions.state_delta);
+    let change = SessionStateChange::from_delta(&stored.document, &event.actions.state_delta);
     if !change.fields.is_empty() {
         update.extend(fields([
             (keys::STATE_KEYS, change.usage.keys.into()),
@@ -243,7 +243,7 @@ fn append_to_session(key: &SessionKey, stored: &StoredSession, event: &Event, re
     write
 }
 
-/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are documents of their own.
+/// Adds the JSON to the write of a document. Long JSON is stored in parts, which are separate documents.
 fn json_writes(mut document: Write, json: &str) -> Vec<Write> {
     if json.len() <= MAX_PART_BYTES {
         document.set_field(keys::JSON, json.into());

@@ -6,7 +6,7 @@ use hatchery_core::{JsonMap, RunState, Session, SessionKey, State, StoreError, S
 use serde_json::json;
 
 use super::Store;
-use super::change::{is_made, retries, wait};
+use super::change::{is_applied, retries, wait};
 use super::events::{Revisions, StoredEvent};
 use super::runs::{parse_run, pending_write};
 use super::state::{self, session_values};
@@ -41,7 +41,7 @@ impl Store {
                 (keys::USER_ID, (*key.user).into()),
                 (keys::STATUS, Status::Removing.name().into()),
             ]);
-            if is_made(self.client.commit(&[stored.replace(mark)]).await?) {
+            if is_applied(self.client.commit(&[stored.replace(mark)]).await?) {
                 return self.sweep(key).await;
             }
             wait(&mut backoff).await?;
@@ -63,7 +63,7 @@ impl Store {
                 let writes = documents.iter().flat_map(|document| self.delete_child(key, collection, document));
                 for mut writes in split(writes.collect()) {
                     writes.push(stored.guard());
-                    if !is_made(self.client.commit(&writes).await?) {
+                    if !is_applied(self.client.commit(&writes).await?) {
                         return Ok(());
                     }
                 }
@@ -103,7 +103,7 @@ impl Store {
             let updated = events.last().map_or(created, |stored| stored.event.timestamp);
             let mut new = self.new_session(&fork, created, &own, &initial);
             new.set_field(keys::UPDATE_TIME, updated.into());
-            new.set_field(keys::LISTING, names::listing(&fork.app, updated, &fork.id).into());
+            new.set_field(keys::LISTING, names::listing_key(&fork.app, updated, &fork.id).into());
             new.set_field(keys::REVISION, revision.into());
             new.set_field(keys::EVENT_BYTES, events.iter().map(|stored| stored.json.len() as u64).sum::<u64>().into());
             let copies = events.iter().flat_map(|stored| self.copy_writes(&fork, stored)).collect();
@@ -146,7 +146,7 @@ impl Store {
                 (keys::STATUS, Status::Active.name().into()),
                 (keys::CREATE_TIME, created.into()),
                 (keys::UPDATE_TIME, updated.into()),
-                (keys::LISTING, names::listing(&key.app, updated, &key.id).into()),
+                (keys::LISTING, names::listing_key(&key.app, updated, &key.id).into()),
                 (keys::REVISION, revision.into()),
                 (keys::EVENT_BYTES, stored.event_bytes.saturating_sub(removal.freed).into()),
                 (keys::STATE, state),
@@ -194,12 +194,12 @@ impl Store {
         if commits.len() <= 1 {
             let mut writes = commits.pop().unwrap_or_default();
             writes.insert(0, session);
-            return Ok(is_made(self.client.commit(&writes).await?));
+            return Ok(is_applied(self.client.commit(&writes).await?));
         }
         session.set_field(keys::STATUS, status.name().into());
         // A copy has no place in lists before it is complete.
         let listing = if status == Status::Copying { session.take_field(keys::LISTING) } else { None };
-        if !is_made(self.client.commit(&[session]).await?) {
+        if !is_applied(self.client.commit(&[session]).await?) {
             return Ok(false);
         }
         let others = commits.into_iter().flatten().collect();
@@ -223,7 +223,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         for mut writes in split(others) {
             writes.push(stored.guard());
-            if !is_made(self.client.commit(&writes).await?) {
+            if !is_applied(self.client.commit(&writes).await?) {
                 return Ok(false);
             }
         }
@@ -231,7 +231,7 @@ impl Store {
         if let Some(listing) = listing {
             active.set_field(keys::LISTING, listing);
         }
-        Ok(is_made(self.client.commit(&[active]).await?))
+        Ok(is_applied(self.client.commit(&[active]).await?))
     }
 
     /// Returns the writes that remove the events after a revision: the events, the calls of their runs, and the runs

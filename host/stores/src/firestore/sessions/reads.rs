@@ -101,7 +101,7 @@ impl Store {
         read_time: Option<&str>,
     ) -> Result<Vec<Document>, StoreError> {
         let (first, end) = names::listing_range(app);
-        let start = after.map_or(first, |after| names::listing(app, after.updated, &after.id));
+        let start = after.map_or(first, |after| names::listing_key(app, after.updated, &after.id));
         let range =
             [filter(keys::LISTING, "GREATER_THAN", start.into()), filter(keys::LISTING, "LESS_THAN", end.into())];
         let query = json!({

@@ -13,7 +13,7 @@ use super::stored::StoredSession;
 use crate::firestore::query::{and, filter, order, select};
 use crate::firestore::{keys, names};
 
-/// The fields that tell whether a session can be deleted.
+/// The fields that decide whether a session can be deleted.
 const FIELDS: &[&str] = &[keys::ID, keys::USER_ID, keys::STATUS, keys::LEASED_UNTIL, keys::UPDATE_TIME];
 
 impl Store {
@@ -49,7 +49,7 @@ impl Store {
         if let Some(since) = rule.idle_since {
             // The place of the newest session that is idle is after all of that time.
             let newest = Timestamp::from_micros(since.as_micros().saturating_sub(1));
-            let range = range(&names::listing(app, newest, ""), &end);
+            let range = range(&names::listing_key(app, newest, ""), &end);
             self.add_expired(&mut expired, (user, app), &range, limit, None).await?;
         }
         if let Some(keeps) = rule.user_sessions {

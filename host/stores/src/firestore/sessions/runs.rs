@@ -105,7 +105,7 @@ impl Store {
             let known = document.map(|document| parse_run(session, document));
             let before = known.as_ref().map_or(0, StoredRun::bytes);
             let (changed, result) = change(known);
-            let Some(changed) = changed else { return Ok(Plan::nothing(result)) };
+            let Some(changed) = changed else { return Ok(Plan::unchanged(result)) };
             let last = stored.document.unsigned(keys::LAST_RUN);
             let number = document.map_or(last + 1, |document| document.unsigned(keys::NUMBER));
             let mut update = stored.add_bytes(changed.bytes().wrapping_sub(before));

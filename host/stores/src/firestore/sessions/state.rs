@@ -122,7 +122,7 @@ pub(super) struct SessionStateChange {
 
 impl SessionStateChange {
     /// Returns the change that a delta makes. The document must have the old values of its keys.
-    pub(super) fn of(document: &Document, delta: &JsonMap) -> Self {
+    pub(super) fn from_delta(document: &Document, delta: &JsonMap) -> Self {
         let mut usage =
             StateUsage { keys: document.unsigned(keys::STATE_KEYS), bytes: document.unsigned(keys::STATE_BYTES) };
         let mut fields = Vec::new();

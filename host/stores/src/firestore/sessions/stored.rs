@@ -180,7 +180,7 @@ impl Store {
             (keys::STATUS, Status::Active.name().into()),
             (keys::CREATE_TIME, created.into()),
             (keys::UPDATE_TIME, created.into()),
-            (keys::LISTING, names::listing(&key.app, created, &key.id).into()),
+            (keys::LISTING, names::listing_key(&key.app, created, &key.id).into()),
             (keys::REVISION, 0_u64.into()),
             (keys::STATE, state),
             (keys::STATE_KEYS, usage.keys.into()),

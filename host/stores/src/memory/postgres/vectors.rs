@@ -40,12 +40,12 @@ const LIST_VECTORS: &str = "\
 /// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account may not
 /// create it.
 pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
-    let doing = "find the extension `vector`";
-    let rows = database.query(&doing, Repeat::Safe, FIND_EXTENSION, &[]).await?;
+    let activity = "find the extension `vector`";
+    let rows = database.query(&activity, Repeat::Safe, FIND_EXTENSION, &[]).await?;
     let mut is_there = false;
     for row in &rows {
         let read = || Ok::<_, Failure>(row.try_get::<_, bool>(0)? || row.try_get::<_, bool>(1)?);
-        is_there = read().map_err(|failure| database.error(&doing, failure))?;
+        is_there = read().map_err(|failure| database.error(&activity, failure))?;
     }
     if !is_there {
         return Err(StoreError::InvalidRequest(format!(
@@ -83,8 +83,8 @@ impl PostgresMemory {
             &embedder,
             &vectors,
         ];
-        let doing = OnSession("add to the memory", session);
-        self.database.query(&doing, Repeat::Safe, REMEMBER, &values).await.map(drop)
+        let activity = OnSession("add to the memory", session);
+        self.database.query(&activity, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
     /// Returns the vector of each event as PostgreSQL reads it; `None` to keep the stored one.
@@ -96,13 +96,13 @@ impl PostgresMemory {
         messages: &[&Content],
         replaces: bool,
     ) -> Result<Vec<Option<String>>, StoreError> {
-        let doing = OnSession("read the memory", session);
+        let activity = OnSession("read the memory", session);
         let embedder: &str = similarity.name();
         let values: [&(dyn ToSql + Sync); 4] = [&&*session.app, &&*session.user, &&*session.id, &embedder];
-        let rows = self.database.query(&doing, Repeat::Safe, LIST_VECTORS, &values).await?;
+        let rows = self.database.query(&activity, Repeat::Safe, LIST_VECTORS, &values).await?;
         let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?));
         let known = rows.iter().map(read).collect::<Result<HashMap<String, String>, Failure>>();
-        let mut known = known.map_err(|failure| self.database.error(&doing, failure))?;
+        let mut known = known.map_err(|failure| self.database.error(&activity, failure))?;
         let mut vectors: Vec<Option<String>> = vec![None; events.len()];
         let mut missing = Vec::new();
         for ((event, vector), message) in events.iter().zip(&mut vectors).zip(messages) {
@@ -126,7 +126,7 @@ impl PostgresMemory {
         embedder: &Arc<str>,
         query: &Query,
     ) -> Result<Vec<MemoryEntry>, StoreError> {
-        let doing = OnUser { operation: "search the memory", app, user };
+        let activity = OnUser { operation: "search the memory", app, user };
         let embedder: &str = embedder;
         let values: [&(dyn ToSql + Sync); 9] = [
             &app,
@@ -139,8 +139,8 @@ impl PostgresMemory {
             &query.min_similarity(),
             &(MAX_SIMILAR as i64),
         ];
-        let rows = self.database.query(&doing, Repeat::Safe, RECALL, &values).await?;
-        fuse_rows(&rows).map_err(|failure| self.database.error(&doing, failure))
+        let rows = self.database.query(&activity, Repeat::Safe, RECALL, &values).await?;
+        fuse_rows(&rows).map_err(|failure| self.database.error(&activity, failure))
     }
 }
 

@@ -165,7 +165,7 @@ impl Reservation {
         let mut accounts = ledger.accounts();
         let Some(account) = accounts.users.get_mut(&owner(session)) else { return Ok(false) };
         let Some(stored) = account.cached_usage(session).or(known) else { return Ok(false) };
-        account.check(&ledger.quotas.of(&session.app), session, *is_user_scoped, stored, size)?;
+        account.check(&ledger.quotas.for_app(&session.app), session, *is_user_scoped, stored, size)?;
         account.saving.add(session, size, *is_user_scoped);
         self.size = self.size + size;
         self.stored = stored;

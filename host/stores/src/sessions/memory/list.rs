@@ -84,7 +84,7 @@ impl MemorySessions {
         SessionPage { sessions, next: places.pop().filter(|_| has_more) }
     }
 
-    /// Returns the sessions of an app that a rule wants deleted, and that no turn holds.
+    /// Returns the sessions of an app that have expired by a rule and that no turn holds.
     pub(super) fn find_expired(&self, app: &str, rule: &ExpiryRule, limit: usize) -> Vec<ExpiredSession> {
         let users = self.sessions.read_unpoisoned();
         let of_app = users.iter().filter(|((name, _), _)| **name == *app).map(|(_, user)| user.clone());

@@ -144,7 +144,7 @@ async fn restore(
     created: Timestamp,
     own: &State,
 ) -> Result<RestoredSession, Failure> {
-    let change = StateChange::of_state(own);
+    let change = StateChange::from_state(own);
     let (scopes, keys, values, sizes) = change.columns();
     let (app, user) = (&*key.app, &*key.user);
     let applied =

@@ -16,8 +16,11 @@ impl CallJournal for PostgresSessions {
         let (fence, run, call) = (fence.cast_signed(), escape(run), escape(&record.call));
         let values: [&(dyn ToSql + Sync); 8] =
             [&&*session.app, &&*session.user, &&*session.id, &fence, &&*run, &&*call, &record.outcome, &bytes];
-        let doing = "record a call of the session";
-        self.outcome(doing, session, Repeat::Safe, queries::RECORD_CALL, &values).await?.into_result(session).map(drop)
+        let activity = "record a call of the session";
+        self.outcome(activity, session, Repeat::Safe, queries::RECORD_CALL, &values)
+            .await?
+            .into_result(session)
+            .map(drop)
     }
 
     async fn read(&self, session: &SessionKey, run: &str) -> Result<Option<Vec<CallRecord>>, StoreError> {

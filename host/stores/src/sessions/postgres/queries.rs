@@ -87,7 +87,7 @@ pub(super) const ADD_RUN: &str = "SELECT add_run($1, $2, $3, $4, $5, $6, $7, $8,
 
 pub(super) const CHANGE_RUN: &str = "SELECT change_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
-/// The columns of a run, with its request or something in its place.
+/// The columns of a run, with an expression for its request.
 macro_rules! run_columns {
     ($request:literal) => {
         concat!(

@@ -42,17 +42,17 @@ pub(super) async fn session(
             (after, limit) = (at(revision), Some(at(count as u64)));
         }
     }
-    let doing = OnSession("read the session", key);
+    let activity = OnSession("read the session", key);
     let since = since.map(Timestamp::as_micros);
     let values: [&(dyn ToSql + Sync); 6] = [&&*key.app, &&*key.user, &&*key.id, &after, &newest, &limit];
     let rows = match &since {
-        None => database.query(&doing, Repeat::Safe, queries::GET, &values).await?,
+        None => database.query(&activity, Repeat::Safe, queries::GET, &values).await?,
         Some(since) => {
             let values: Vec<&(dyn ToSql + Sync)> = values.into_iter().chain([since as &(dyn ToSql + Sync)]).collect();
-            database.query(&doing, Repeat::Safe, queries::GET_SINCE, &values).await?
+            database.query(&activity, Repeat::Safe, queries::GET_SINCE, &values).await?
         }
     };
-    read_session(key, &rows).map_err(|failure| database.error(&doing, failure))
+    read_session(key, &rows).map_err(|failure| database.error(&activity, failure))
 }
 
 fn read_session(key: &SessionKey, rows: &[Row]) -> Result<Option<Session>, Failure> {
@@ -92,9 +92,9 @@ pub(super) async fn list(
     let (updated, id) = after.map_or((i64::MAX, ""), |after| (after.updated.as_micros(), &*after.id));
     // Fetch one extra row to learn whether there is a next page.
     let rows = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
-    let doing = OnUser { operation: "list the sessions", app, user };
-    let rows = database.query(&doing, Repeat::Safe, queries::LIST, &[&app, &user, &updated, &id, &rows]).await?;
-    let mut sessions = read_list(app, user, &rows).map_err(|failure| database.error(&doing, failure))?;
+    let activity = OnUser { operation: "list the sessions", app, user };
+    let rows = database.query(&activity, Repeat::Safe, queries::LIST, &[&app, &user, &updated, &id, &rows]).await?;
+    let mut sessions = read_list(app, user, &rows).map_err(|failure| database.error(&activity, failure))?;
     let has_more = limit.is_some_and(|limit| sessions.len() > limit);
     sessions.truncate(limit.unwrap_or(usize::MAX));
     let next = sessions.last().filter(|_| has_more).map(SessionCursor::after);
@@ -147,24 +147,24 @@ pub(super) async fn list_expired(
     let idle_since = rule.idle_since.map_or(i64::MIN, Timestamp::as_micros);
     let at_most = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
-    let doing = "find sessions to delete";
+    let activity = "find sessions to delete";
     let values: [&(dyn ToSql + Sync); 5] = [&app, &idle_since, &keeps, &limit, &HOST_USER];
-    let rows = database.query(&doing, Repeat::Safe, queries::EXPIRED, &values).await?;
+    let rows = database.query(&activity, Repeat::Safe, queries::EXPIRED, &values).await?;
     let read = |row: &Row| {
         let key = SessionKey::new(app, row.try_get::<_, &str>(0)?, row.try_get::<_, &str>(1)?);
         Ok(ExpiredSession { key, updated: Timestamp::from_micros(row.try_get(2)?) })
     };
     let expired = rows.iter().map(read).collect::<Result<Vec<_>, Failure>>();
-    expired.map_err(|failure| database.error(&doing, failure))
+    expired.map_err(|failure| database.error(&activity, failure))
 }
 
 /// Reads the totals of a session, its user and its app.
 pub(super) async fn usage(database: &Database, key: &SessionKey) -> Result<Usage, StoreError> {
-    let doing = OnSession("read the usage of the session", key);
+    let activity = OnSession("read the usage of the session", key);
     let values: [&(dyn ToSql + Sync); 3] = [&&*key.app, &&*key.user, &&*key.id];
-    let rows = database.query(&doing, Repeat::Safe, queries::USAGE, &values).await?;
+    let rows = database.query(&activity, Repeat::Safe, queries::USAGE, &values).await?;
     let Some(row) = rows.first() else { return Ok(Usage::default()) };
-    read_usage(row).map_err(|failure| database.error(&doing, failure))
+    read_usage(row).map_err(|failure| database.error(&activity, failure))
 }
 
 fn read_usage(row: &Row) -> Result<Usage, Failure> {

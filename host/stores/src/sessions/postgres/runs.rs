@@ -80,10 +80,10 @@ impl RunService for PostgresSessions {
         // Fetch one extra row to learn whether there is a next page.
         let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
         let values: [&(dyn ToSql + Sync); 5] = [&&*session.app, &&*session.user, &&*session.id, &from, &rows];
-        let doing = "list the runs of the session";
-        let rows = self.query(doing, session, Repeat::Safe, queries::LIST_RUNS, &values).await?;
+        let activity = "list the runs of the session";
+        let rows = self.query(activity, session, Repeat::Safe, queries::LIST_RUNS, &values).await?;
         let listed = rows.iter().map(|row| read_run(row, session.clone())).collect::<Result<Vec<_>, _>>();
-        let failed = |failure| self.database.error(&OnSession(doing, session), failure);
+        let failed = |failure| self.database.error(&OnSession(activity, session), failure);
         let mut listed = listed.map_err(failed)?;
         let has_more = listed.len() > limit;
         listed.truncate(limit);
@@ -93,14 +93,14 @@ impl RunService for PostgresSessions {
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let doing = "find interrupted runs";
-        let rows = self.database.query(&doing, Repeat::Safe, queries::INTERRUPTED_RUNS, &[&apps, &limit]).await?;
+        let activity = "find interrupted runs";
+        let rows = self.database.query(&activity, Repeat::Safe, queries::INTERRUPTED_RUNS, &[&apps, &limit]).await?;
         let read = |row: &Row| {
             let (app, user, id): (&str, &str, &str) = (row.try_get(12)?, row.try_get(13)?, row.try_get(14)?);
             read_run(row, SessionKey::new(app, user, id)).map(|row| row.run)
         };
         let found = rows.iter().map(read).collect::<Result<Vec<_>, _>>();
-        found.map_err(|failure| self.database.error(&doing, failure))
+        found.map_err(|failure| self.database.error(&activity, failure))
     }
 }
 

@@ -22,7 +22,7 @@ type Columns<'a> = (&'a (dyn ToSql + Sync), &'a (dyn ToSql + Sync), &'a (dyn ToS
 
 impl StateChange {
     /// Encodes a delta. `temp:` keys are left out.
-    pub(super) fn of(delta: &JsonMap) -> Self {
+    pub(super) fn from_delta(delta: &JsonMap) -> Self {
         let mut entries: Vec<_> = delta.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);
         let mut change = Self::default();
@@ -42,8 +42,8 @@ impl StateChange {
     }
 
     /// Encodes the change that sets all keys of a state.
-    pub(super) fn of_state(state: &State) -> Self {
-        Self::of(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
+    pub(super) fn from_state(state: &State) -> Self {
+        Self::from_delta(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
     }
 
     /// Returns scopes, keys, values and bytes.

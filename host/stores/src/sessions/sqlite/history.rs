@@ -47,7 +47,7 @@ pub(super) fn fork(
     let Some(row) = insert_row(connection, fork, created, &initial)? else { return Ok(Restoration::Exists) };
     connection.prepare_cached(queries::COPY_EVENT_IDS)?.execute(params![row, source.row, revision])?;
     connection.prepare_cached(queries::COPY_EVENTS)?.execute(params![row, source.row, revision])?;
-    StateChange::of_state(&own).apply(connection, fork, row)?;
+    StateChange::from_state(&own).apply(connection, fork, row)?;
     let bytes = event_bytes(connection, row, 0, revision)?;
     let updated = set_revision(connection, fork, row, revision, bytes, created)?;
     Ok(Restoration::Done { state: super::state::read(connection, fork, row)?, created, updated })
@@ -71,7 +71,7 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
         connection.prepare_cached(statement)?.execute(params![found.row, revision])?;
     }
     connection.prepare_cached(queries::DELETE_SESSION_STATE)?.execute(params![found.row])?;
-    StateChange::of_state(&own).apply(connection, key, found.row)?;
+    StateChange::from_state(&own).apply(connection, key, found.row)?;
     // Another time than before, also if the clock was set back.
     let created = Timestamp::from_micros(now.max(found.created.as_micros() + 1));
     connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;

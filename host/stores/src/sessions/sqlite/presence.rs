@@ -38,7 +38,7 @@ impl Presence {
     /// until this is dropped.
     ///
     /// # Errors
-    /// Those of the operating system.
+    /// The errors of the operating system.
     pub(super) fn share(&self) -> io::Result<()> {
         self.file.unlock()?;
         self.file.lock_shared()

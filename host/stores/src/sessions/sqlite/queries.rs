@@ -19,16 +19,16 @@ pub(super) const LIST: &str = "\
     SELECT session, id, revision, created, updated FROM sessions WHERE app = ?1 AND user = ?2 \
     ORDER BY updated DESC, id";
 
-/// Selects those of a user's sessions in an app that are listed after a time and an id. Each part begins at its place in the
-/// index, which one condition with `OR` does not.
+/// Selects the sessions of a user in an app that are listed after a time and an id. Each part of the union begins at its
+/// place in the index; SQLite would not do that for one condition with `OR`.
 pub(super) const LIST_PAGE: &str = "\
     SELECT session, id, revision, created, updated FROM sessions \
     WHERE app = ?1 AND user = ?2 AND updated = ?3 AND id > ?4 \
     UNION ALL SELECT session, id, revision, created, updated FROM sessions \
     WHERE app = ?1 AND user = ?2 AND updated < ?3 ORDER BY updated DESC, id LIMIT ?5";
 
-/// Selects those of an app's sessions, except for one user's, that are without an event since a time, or beyond a number of
-/// their user's, and that no turn holds at another time.
+/// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a number of
+/// sessions of their user, and that no turn holds at another time.
 pub(super) const EXPIRED: &str = "\
     SELECT user, id, updated FROM ( \
       SELECT user, id, updated, leased_until, \
@@ -165,7 +165,7 @@ pub(super) const COUNT_SESSION_BYTES: &str = "UPDATE sessions SET event_bytes = 
 /// Selects the row and the newest turn of a session by app, user and id.
 pub(super) const FIND_TURN: &str = "SELECT session, turn FROM sessions WHERE app = ?1 AND user = ?2 AND id = ?3";
 
-/// The columns of a run, with its request or something in its place.
+/// The columns of a run, with an expression for its request.
 macro_rules! run_columns {
     () => {
         run_columns!("request")

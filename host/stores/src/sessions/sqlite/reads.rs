@@ -115,7 +115,7 @@ pub(super) fn list_page(
     })
 }
 
-/// Reads the sessions of an app that a rule wants deleted.
+/// Reads the sessions of an app that have expired by a rule.
 pub(super) fn list_expired(
     connection: &Connection,
     app: &str,

@@ -15,7 +15,7 @@ const CHANGE: &str = "change a run of the session";
 
 /// The result of a change.
 enum Change<T> {
-    Made(T),
+    Applied(T),
     /// Another turn has begun.
     Fenced,
     /// The session does not exist.
@@ -27,14 +27,14 @@ impl RunService for SqliteSessions {
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
         let (session, new) = (&run.session, run.clone());
         let added = self.write("add a run to the session", session, move |connection| {
-            let Some(Change::Made(row)) = find_session(connection, &new.session, None)? else {
+            let Some(Change::Applied(row)) = find_session(connection, &new.session, None)? else {
                 return Ok(Change::NoSession);
             };
             if let Some((_, known)) = find(connection, &new.session, row, &new.id)? {
-                return Ok(Change::Made(known));
+                return Ok(Change::Applied(known));
             }
             insert(connection, row, &new)?;
-            Ok(Change::Made(new.clone()))
+            Ok(Change::Applied(new.clone()))
         });
         into_result(added.await?, session)
     }
@@ -78,7 +78,7 @@ impl RunService for SqliteSessions {
     }
 
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
-        self.settle(session).await?;
+        self.wait_for_deferred(session).await?;
         let (key, id) = (session.clone(), run.to_owned());
         let found = self.read("read a run of the session", session, move |connection| {
             let mut find = connection.prepare_cached(queries::FIND_RUN_BY_KEY)?;
@@ -88,12 +88,12 @@ impl RunService for SqliteSessions {
     }
 
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
-        self.settle(session).await?;
+        self.wait_for_deferred(session).await?;
         let key = session.clone();
         let from = from.map_or(i64::MAX, |from| i64::try_from(from).unwrap_or(i64::MAX));
         let listed = self.read("list the runs of the session", session, move |connection| {
             let mut list = connection.prepare_cached(queries::LIST_RUNS)?;
-            // One more tells whether there is another page.
+            // One more, to know whether there is another page.
             let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
             let values = params![key.app, key.user, key.id, from, rows];
             list.query_map(values, |row| stored_run(row, key.clone()))?.collect::<rusqlite::Result<Vec<_>>>()
@@ -123,7 +123,7 @@ impl RunService for SqliteSessions {
 /// Starts a run of the turn `fence`, and adds it first unless the session has it.
 fn start(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Result<Change<StoredRun>> {
     let row = match find_session(connection, &new.session, Some(fence))? {
-        Some(Change::Made(row)) => row,
+        Some(Change::Applied(row)) => row,
         Some(_) => return Ok(Change::Fenced),
         None => return Ok(Change::NoSession),
     };
@@ -136,12 +136,12 @@ fn start(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Resu
         Some(_) => {}
         None => insert(connection, row, &run)?,
     }
-    Ok(Change::Made(run))
+    Ok(Change::Applied(run))
 }
 
 /// Starts a run that the session does not have yet. Does nothing if another turn has begun.
 fn start_new(connection: &Connection, new: &StoredRun, fence: u64) -> rusqlite::Result<()> {
-    if let Some(Change::Made(row)) = find_session(connection, &new.session, Some(fence))? {
+    if let Some(Change::Applied(row)) = find_session(connection, &new.session, Some(fence))? {
         let mut run = new.clone();
         if run.apply(&RunTransition::Start) {
             insert(connection, row, &run)?;
@@ -159,21 +159,21 @@ fn change(
     transition: &RunTransition,
 ) -> rusqlite::Result<Change<Option<StoredRun>>> {
     let row = match find_session(connection, key, fence)? {
-        Some(Change::Made(row)) => row,
+        Some(Change::Applied(row)) => row,
         Some(_) => return Ok(Change::Fenced),
-        None => return Ok(Change::Made(None)),
+        None => return Ok(Change::Applied(None)),
     };
-    let Some((number, mut run)) = find(connection, key, row, id)? else { return Ok(Change::Made(None)) };
+    let Some((number, mut run)) = find(connection, key, row, id)? else { return Ok(Change::Applied(None)) };
     let bytes = run.bytes();
     if run.apply(transition) {
         update(connection, row, number, bytes, &run)?;
     }
-    Ok(Change::Made(Some(run)))
+    Ok(Change::Applied(Some(run)))
 }
 
 fn into_result<T>(change: Change<T>, session: &SessionKey) -> Result<T, StoreError> {
     match change {
-        Change::Made(value) => Ok(value),
+        Change::Applied(value) => Ok(value),
         Change::Fenced => Err(StoreError::Fenced(session.clone())),
         Change::NoSession => Err(StoreError::SessionNotFound(session.clone())),
     }
@@ -189,7 +189,7 @@ fn find_session(
     let found: Option<(i64, i64)> =
         first(&mut find, params![key.app, key.user, key.id], |row| Ok((row.get(0)?, row.get(1)?)))?;
     Ok(found.map(|(row, turn)| {
-        if fence.is_none_or(|fence| fence == turn.cast_unsigned()) { Change::Made(row) } else { Change::Fenced }
+        if fence.is_none_or(|fence| fence == turn.cast_unsigned()) { Change::Applied(row) } else { Change::Fenced }
     }))
 }
 

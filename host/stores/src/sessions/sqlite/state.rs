@@ -26,7 +26,7 @@ enum Table {
 
 impl StateChange {
     /// Encodes a delta. `temp:` keys are left out.
-    pub(super) fn of(delta: &JsonMap) -> Self {
+    pub(super) fn from_delta(delta: &JsonMap) -> Self {
         let change = |(key, value): (&String, &serde_json::Value)| {
             let table = match StateScope::split_key(key).0 {
                 StateScope::Session => Table::Session,
@@ -41,8 +41,8 @@ impl StateChange {
     }
 
     /// Encodes the change that sets all keys of a state.
-    pub(super) fn of_state(state: &State) -> Self {
-        Self::of(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
+    pub(super) fn from_state(state: &State) -> Self {
+        Self::from_delta(&state.iter().map(|(name, value)| (name.to_owned(), value.clone())).collect())
     }
 
     /// Applies the change to the rows of the session, its user and its app.

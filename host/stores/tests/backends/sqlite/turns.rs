@@ -42,7 +42,7 @@ async fn the_first_host_with_the_database_need_not_wait_for_hosts_that_have_died
     let dead = SqliteSessions::open(&file).await.unwrap();
     let key = dead.create("app", "ann", Some("s1"), JsonMap::new()).await.unwrap().key;
     let TurnStart::Begun(turn) = dead.begin_turn(&key, None, LEASE).await.unwrap() else { panic!("it is held") };
-    // While that host lives, nobody takes its turn.
+    // While that host runs, no other one takes its turn.
     let other = SqliteSessions::open(&file).await.unwrap();
     assert!(matches!(other.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Held { .. }));
     drop(dead);

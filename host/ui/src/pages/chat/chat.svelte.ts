@@ -1,5 +1,5 @@
-// The conversation that is open: its events, and the run that answers the last message. It outlives the page, so that
-// a run continues while another place is open.
+// The open conversation: its events, and the run that answers the last message. It outlives its page, so that a run
+// continues while another page is open.
 
 import { retryWhenBack } from "../../app/retry";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
@@ -62,7 +62,7 @@ class Chat {
     await this.#load(key);
   }
 
-  /** Reads the open session, and again while the host is away. */
+  /** Reads the open session; repeats that while the host cannot be reached. */
   async #load(key: SessionKey): Promise<void> {
     const isLast = this.#loads.begin();
     this.isLoading = true;
@@ -115,7 +115,7 @@ class Chat {
     }
   }
 
-  /** Sends a message and shows what follows from it until the run ends. `shown` stands for a message with secrets. */
+  /** Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets. */
   async send(parts: Part[], streaming: boolean, shown = parts): Promise<void> {
     const key = this.key;
     if (!key || this.isRunning) return;
@@ -146,7 +146,7 @@ class Chat {
     this.revision += 1;
   }
 
-  /** Opens a copy of the session that ends before a message of it. The message is sent there, as it was or changed. */
+  /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
   async resend(eventId: string, parts: Part[], streaming: boolean): Promise<SessionKey | undefined> {
     const key = this.key;
     if (!key || this.isBusy) return undefined;
@@ -184,7 +184,7 @@ class Chat {
     if (delta) this.state = { ...this.state, ...delta };
   }
 
-  /** Replaces what a live conversation has shown by the events that the host has stored. */
+  /** Replaces the events that a live conversation has shown by the stored ones. */
   async reconcile(): Promise<void> {
     const since = this.#liveSince;
     if (!this.key) return;

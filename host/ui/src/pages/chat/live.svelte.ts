@@ -1,4 +1,4 @@
-// The live conversation that is open, if there is one.
+// The open live conversation, if there is one.
 
 import type { SessionKey } from "../../api/host";
 import { describeError } from "../../api/http";

@@ -1,4 +1,4 @@
-// The microphone as chunks of samples for live models, and the speaker for what they say.
+// Microphone input in chunks of samples for live models, and playback of their audio.
 
 import { decodePcm, encodePcm, INPUT_RATE, loudness, rateOf, resample } from "../../model/audio";
 
@@ -65,7 +65,7 @@ export class Speaker {
     source.onended = () => this.#playing.delete(source);
   }
 
-  /** Drops what is not played yet: the person has begun to speak. */
+  /** Drops the chunks that are not played yet, as the person has begun to speak. */
   interrupt(): void {
     for (const source of this.#playing) source.stop();
     this.#playing.clear();

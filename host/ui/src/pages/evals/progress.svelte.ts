@@ -1,4 +1,4 @@
-// The progress of an evaluation: its turns that have ended, as the host tells. It outlives the page.
+// The progress of an evaluation: the number of turns that have ended, from events of the host. It outlives the page.
 
 import { hostEvents } from "../../app/host-events.svelte";
 
@@ -12,7 +12,7 @@ class Progress {
     if (this.isRunning) return;
     [this.isRunning, this.done, this.total] = [true, 0, total];
     const stop = hostEvents.listen((event) => {
-      // The runs of an evaluation have users of their own.
+      // Each run of an evaluation has its own user.
       const isTurn = event.kind === "runEnded" && event.app === app && event.user.includes("-eval-");
       if (isTurn) this.done = Math.min(this.total, this.done + 1);
     });

@@ -60,7 +60,7 @@ pub(crate) async fn load(
 
 /// Checks that the configuration of the component's settings is trusted.
 pub(super) fn check_trust(settings: &Settings, name: &str) -> Result<(), LoadError> {
-    settings.of(name).refusal.map_or(Ok(()), |reason| Err(LoadError::Refused(reason)))
+    settings.for_component(name).refusal.map_or(Ok(()), |reason| Err(LoadError::Refused(reason)))
 }
 
 /// Checks that no granted folder conflicts with the folders that other components may write.
@@ -188,7 +188,7 @@ async fn describe(
     let requests = RequestedGrants::read(name, &bytes)?;
     check_folders(&options.settings, name)?;
     let Code { executable, is_from_cache, .. } = code(options, name, bytes, hash.clone(), permit).await?;
-    let settings = options.settings.of(name);
+    let settings = options.settings.for_component(name);
     let component =
         Component::describe(options.engine.clone(), name, hash, contract, requests, &executable, settings).await?;
     Ok((Arc::new(component), is_from_cache))

@@ -61,8 +61,8 @@ pub struct CatalogUpdate {
     pub items: Option<CatalogItems>,
     /// Limits of compilations.
     pub compile: Option<CompileLimits>,
-    /// Decides from now on which files may be loaded. Those that are loaded are checked again, and stop serving if they
-    /// may not.
+    /// The policy that decides from now on which files may be loaded; `Some(None)` allows all. Files that are loaded are
+    /// checked again, and stop serving if the policy rejects them.
     pub load_policy: Option<Option<LoadPolicy>>,
     pub drain_timeout: Option<Duration>,
     /// Number of stored revisions of each component.

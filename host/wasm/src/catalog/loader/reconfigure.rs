@@ -29,7 +29,7 @@ pub(super) fn apply_current_settings(
     name: &str,
 ) -> Result<LoadOutcome, LoadError> {
     let LoadedFile::Component { component, is_from_cache } = loaded else { return Ok(LoadOutcome::Unchanged) };
-    let now = settings.of(name);
+    let now = settings.for_component(name);
     if *component.settings() == now {
         return Ok(LoadOutcome::Component { component, is_from_cache, is_described: true });
     }
@@ -58,7 +58,7 @@ impl Loader {
         let previous = std::mem::replace(&mut self.options.settings, settings);
         let mut stale = Vec::new();
         for (path, file) in self.files.iter_mut().filter(|(_, file)| file.kind == FileKind::Component) {
-            let (old, new) = (previous.of(&file.name), self.options.settings.of(&file.name));
+            let (old, new) = (previous.for_component(&file.name), self.options.settings.for_component(&file.name));
             if old == new {
                 continue;
             }
@@ -123,7 +123,7 @@ impl Loader {
     pub(super) fn describe_again(&mut self, path: PathBuf) {
         let Some(file) = self.files.get(&path) else { return };
         let Some(component) = file.component.clone() else { return };
-        let settings = self.options.settings.of(&file.name);
+        let settings = self.options.settings.for_component(&file.name);
         let new_settings = settings.clone();
         self.tasks.start(path, file.version, settings, |mut permit| async move {
             permit.acquire().await;

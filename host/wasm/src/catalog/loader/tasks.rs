@@ -106,7 +106,7 @@ impl LoadTasks {
     }
 
     /// Returns the files that are being compiled.
-    pub(super) fn compiling(&self) -> impl Iterator<Item = &Path> {
+    pub(super) fn compiling_files(&self) -> impl Iterator<Item = &Path> {
         let compiling = self.running.iter().filter(|(_, task)| task.is_compiling.load(Ordering::Relaxed));
         compiling.map(|(path, _)| path.as_path())
     }

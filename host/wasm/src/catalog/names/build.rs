@@ -158,7 +158,7 @@ impl Builder<'_> {
             disallow_transfer_to_peers: llm.disallow_transfer_to_peers,
             generate_content_config: llm::agent_config(llm.config.clone()).map_err(bad)?,
             callbacks: self.callbacks(component, llm.callbacks())?,
-            capabilities: Some(AgentCapabilities::of(component)),
+            capabilities: Some(AgentCapabilities::for_component(component)),
         })
     }
 
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tools_of_an_agent_are_checked_as_those_of_yaml() {
+    async fn tools_of_an_agent_are_checked_like_tools_in_yaml() {
         for (tools, expected) in [
             (vec![("exit_loop", None), ("exit_loop", None)], "two tools are named `exit_loop` to the model: number 1"),
             (vec![("nothing", None)], "tool `nothing` not found"),

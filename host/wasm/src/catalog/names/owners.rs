@@ -32,7 +32,7 @@ pub(crate) type ShadowedItems = BTreeMap<String, Vec<String>>;
 
 impl NameOwners {
     /// Returns the component that owns `name`.
-    pub(super) fn of(&self, kind: ItemKind, name: &str) -> Option<&str> {
+    pub(super) fn owner(&self, kind: ItemKind, name: &str) -> Option<&str> {
         self.0.get(kind.label())?.get(name).map(String::as_str)
     }
 
@@ -50,7 +50,7 @@ impl NameOwners {
             let mut owners = BTreeMap::new();
             for (item, claimants) in offers {
                 let is_there = |owner: &&str| claimants.contains(owner) || pending.contains(*owner);
-                let owner = match (self.of(kind, item).filter(is_there), claimants.as_slice()) {
+                let owner = match (self.owner(kind, item).filter(is_there), claimants.as_slice()) {
                     (Some(owner), _) => owner,
                     (None, [only]) => only,
                     (None, _) => continue,
@@ -148,7 +148,7 @@ mod tests {
     async fn the_first_of_two_keeps_its_name_and_the_other_is_reported() {
         let one = Components::from([("first".to_owned(), offering("a").await)]);
         let (owners, shadowed) = NameOwners::default().update(&one, &BTreeSet::new());
-        assert_eq!((owners.of(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 0));
+        assert_eq!((owners.owner(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 0));
         let mut two = one.clone();
         two.insert("another".to_owned(), offering("a").await);
         let (updated, shadowed) = owners.update(&two, &BTreeSet::new());
@@ -165,7 +165,7 @@ mod tests {
         two.remove("first");
         let pending = BTreeSet::from(["first"]);
         let (waiting, shadowed) = updated.update(&two, &pending);
-        assert_eq!((waiting.of(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 1));
+        assert_eq!((waiting.owner(ItemKind::Agent, "a"), shadowed.len()), (Some("first"), 1));
         assert_eq!(waiting.update(&Components::new(), &pending).0, waiting);
         let error = NameResolver::new(&two, &waiting, None).agent("a").map(|_| ()).unwrap_err().to_string();
         assert!(
@@ -174,7 +174,7 @@ mod tests {
             ),
             "{error}"
         );
-        assert_eq!(updated.update(&two, &BTreeSet::new()).0.of(ItemKind::Agent, "a"), Some("another"));
+        assert_eq!(updated.update(&two, &BTreeSet::new()).0.owner(ItemKind::Agent, "a"), Some("another"));
     }
 
     #[test]

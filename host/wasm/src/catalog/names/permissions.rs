@@ -91,7 +91,7 @@ pub(super) struct AgentCapabilities {
 }
 
 impl AgentCapabilities {
-    pub(super) fn of(component: &Component) -> Arc<dyn Capabilities> {
+    pub(super) fn for_component(component: &Component) -> Arc<dyn Capabilities> {
         Arc::new(Self { component: component.name().into(), grants: component.settings().grants.clone() })
     }
 }

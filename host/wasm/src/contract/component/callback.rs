@@ -37,8 +37,11 @@ pub(super) trait HookInterface: Indices + Sized {
     /// The kind of item that it exports.
     const KIND: ItemKind;
 
-    /// Handles a hook that the item does not list.
-    fn not_listed(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError>;
+    /// Checks that a hook may be called although the item does not list it; it then has no effect.
+    ///
+    /// # Errors
+    /// If the item must list each hook at which it is used.
+    fn check_unlisted(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError>;
 
     /// Converts an error that the guest returned.
     fn guest_error(name: String, cx: &CallContext, error: wit::Error) -> RunError;
@@ -50,7 +53,7 @@ macro_rules! callback_interface {
         impl HookInterface for $module::GuestIndices {
             const KIND: ItemKind = ItemKind::Callback;
 
-            fn not_listed(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
+            fn check_unlisted(item: &ComponentCallback<Self>, hook: Hook, cx: &CallContext) -> Result<(), RunError> {
                 let made_for = Hook::names(&item.hooked.hooks);
                 let message = format!("it cannot be used as `{}`; it is made for {made_for}", hook.name());
                 let error = wit::Error { code: "CALLBACK_FAILED".into(), message };
@@ -77,7 +80,7 @@ impl<I: HookInterface + Sync> ComponentCallback<I> {
         if self.hooked.hooks.contains(&hook) {
             return Ok(true);
         }
-        I::not_listed(self, hook, cx).map(|()| false)
+        I::check_unlisted(self, hook, cx).map(|()| false)
     }
 
     /// Calls a function of the guest.

@@ -117,7 +117,8 @@ indices!(
 );
 
 impl Exports {
-    pub(super) fn of(pre: &InstancePre<HostState>, contract: &Contract) -> wasmtime::Result<Self> {
+    /// Finds the functions of the interfaces that the contract lists.
+    pub(super) fn find(pre: &InstancePre<HostState>, contract: &Contract) -> wasmtime::Result<Self> {
         let has = |interface: &str| contract.exports_interface(interface);
         // [`Contract::read`] refuses components that export both.
         macro_rules! find {

@@ -77,8 +77,8 @@ pub(super) struct Functions {
 }
 
 impl Functions {
-    /// Examines all exports.
-    pub(super) fn of(engine: &wasmtime::Engine, code: &wasmtime::component::Component) -> Self {
+    /// Finds the functions among all exports.
+    pub(super) fn find(engine: &wasmtime::Engine, code: &wasmtime::component::Component) -> Self {
         let (mut functions, mut unusable, mut budget) = (Vec::new(), Vec::new(), Budget::default());
         let mut note = |interface: Option<&str>, name: &str, function: &ComponentFunc| {
             let instance = interface.and_then(|interface| code.get_export_index(None, interface));
@@ -151,9 +151,9 @@ impl Function {
             return Err("belongs to a resource".into());
         }
         let params = function.params();
-        let params = params.map(|(name, ty)| Ok(Field { name: name.into(), shape: Shape::of(&ty, budget)? }));
+        let params = params.map(|(name, ty)| Ok(Field { name: name.into(), shape: Shape::from_type(&ty, budget)? }));
         let params = params.collect::<Result<_, String>>()?;
-        let result = match function.results().next().map(|ty| Shape::of(&ty, budget)).transpose()? {
+        let result = match function.results().next().map(|ty| Shape::from_type(&ty, budget)).transpose()? {
             None => ResultType::Nothing,
             Some(Shape::Result { ok, error }) => ResultType::Fallible { ok, error },
             Some(shape) => ResultType::Value(shape),
@@ -173,10 +173,10 @@ impl Function {
         };
         let response = match &self.result {
             ResultType::Nothing | ResultType::Fallible { ok: None, .. } => None,
-            ResultType::Value(shape) => Some(schema::of(shape)),
-            ResultType::Fallible { ok: Some(shape), .. } => Some(schema::of(shape)),
+            ResultType::Value(shape) => Some(schema::json_schema(shape)),
+            ResultType::Fallible { ok: Some(shape), .. } => Some(schema::json_schema(shape)),
         };
-        let parameters = Some(schema::of_record(&self.params));
+        let parameters = Some(schema::record_schema(&self.params));
         FunctionDeclaration { name, description: format!("Calls the function {full_name}."), parameters, response }
     }
 

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_in_the_middle_is_a_failure_if_its_code_is_that_of_a_model_and_else_a_response() {
+    async fn an_error_in_the_middle_is_a_failure_if_its_code_is_a_model_error_and_otherwise_a_response() {
         let limited = error(collect(StreamingMode::On, vec![partial("a"), failed("MODEL_RATE_LIMITED")]).await);
         assert_eq!((limited.kind, limited.message.as_str()), (ModelErrorKind::RateLimited, "too late"));
         let own = collect(StreamingMode::On, vec![partial("a"), failed("SAFETY")]).await;

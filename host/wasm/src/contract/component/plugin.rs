@@ -1,5 +1,5 @@
-//! Bridge from [`Plugin`] to the plugins of components: the hooks that callbacks do not have. Each call runs in an
-//! instance of its own. A hook that the plugin does not list costs nothing.
+//! Bridge from [`Plugin`] to the plugins of components: the hooks that callbacks do not have. Each call runs in a
+//! separate instance. A hook that the plugin does not list costs nothing.
 
 use async_trait::async_trait;
 use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, PluginInfo, RunError};
@@ -17,7 +17,7 @@ macro_rules! plugin_interface {
         impl HookInterface for $module::GuestIndices {
             const KIND: ItemKind = ItemKind::Plugin;
 
-            fn not_listed(_: &ComponentCallback<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
+            fn check_unlisted(_: &ComponentCallback<Self>, _: Hook, _: &CallContext) -> Result<(), RunError> {
                 Ok(())
             }
 

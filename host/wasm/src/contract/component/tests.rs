@@ -140,7 +140,7 @@ fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
 }
 
 #[test]
-fn a_hook_that_does_not_exist_is_refused_with_those_that_do() {
+fn an_unknown_hook_is_refused_with_a_list_of_the_hooks() {
     let refused = |described| ComponentManifest::try_from(described).map(|_| ()).unwrap_err();
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
     assert_eq!(

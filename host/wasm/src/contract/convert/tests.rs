@@ -474,7 +474,7 @@ fn arguments_that_are_not_an_object_are_refused_by_name() {
 }
 
 #[test]
-fn the_size_of_an_event_is_that_of_its_texts_bytes_and_state() {
+fn the_size_of_an_event_is_the_size_of_its_texts_bytes_and_state() {
     let data = EventData {
         content: Some(Arc::new(Content::new(
             "model",

@@ -93,7 +93,7 @@ pub(super) async fn save_with(
     Ok(cx.save_artifact_with(&name, &Part::from_wit(part)?, &custom_metadata).await?)
 }
 
-/// Returns what is known about a version, whose bytes are not read.
+/// Returns the metadata of a version. Its bytes are not read.
 pub(super) async fn get_version(
     mut store: impl StoreAccess,
     name: String,

@@ -98,7 +98,7 @@ pub(super) async fn generate(
     };
     let streaming_mode = if streaming { StreamingMode::On } else { StreamingMode::Off };
     // A model of a component shares the memory of the run.
-    let nesting = store.with_state(|state| state.nesting.clone().of_model_call(state.run_key()));
+    let nesting = store.with_state(|state| state.nesting.clone().for_model_call(state.run_key()));
     let responses = nesting.scope(cx.generate(&*model, request, streaming_mode)).await?;
     Ok(ModelAnswer {
         responses: Some(responses),

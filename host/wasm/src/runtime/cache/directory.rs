@@ -31,7 +31,7 @@ impl CacheDirectory {
         // The owner of a new file is the user of this process.
         let (temporary, mut file) = create_temporary(directory)?;
         let mut open = || {
-            let owner = Owner::of(&file.metadata()?);
+            let owner = Owner::new(&file.metadata()?);
             check(&fs::symlink_metadata(directory)?, owner, FileKind::Directory)?;
             close(directory)?;
             let fresh = Key::random()?;
@@ -152,7 +152,7 @@ fn check(metadata: &Metadata, owner: Owner, kind: FileKind) -> io::Result<()> {
     if !is_kind {
         return Err(io::Error::other("it is not of the expected type"));
     }
-    if Owner::of(metadata) != owner {
+    if Owner::new(metadata) != owner {
         return Err(io::Error::other("it belongs to another user"));
     }
     if kind == FileKind::File && is_open_to_others(metadata) {
@@ -167,14 +167,14 @@ struct Owner(u32);
 
 #[cfg(unix)]
 impl Owner {
-    fn of(metadata: &Metadata) -> Self {
+    fn new(metadata: &Metadata) -> Self {
         Self(std::os::unix::fs::MetadataExt::uid(metadata))
     }
 }
 
 #[cfg(not(unix))]
 impl Owner {
-    fn of(_: &Metadata) -> Self {
+    fn new(_: &Metadata) -> Self {
         Self(0)
     }
 }
@@ -209,7 +209,7 @@ mod tests {
     fn files_of_other_users_are_refused() {
         let directory = tempfile::tempdir().unwrap();
         let metadata = directory.path().symlink_metadata().unwrap();
-        let Owner(uid) = Owner::of(&metadata);
+        let Owner(uid) = Owner::new(&metadata);
         check(&metadata, Owner(uid), FileKind::Directory).unwrap();
         let error = check(&metadata, Owner(uid + 1), FileKind::Directory).unwrap_err();
         assert_eq!(error.to_string(), "it belongs to another user");

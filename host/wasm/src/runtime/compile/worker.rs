@@ -102,7 +102,7 @@ fn restrict(limits: WorkerLimits) -> io::Result<()> {
     const NICE: i32 = 10;
 
     let limit = |soft: u64, hard: u64| Rlimit { current: Some(soft), maximum: Some(hard) };
-    // SIGXCPU at the soft limit tells the parent the reason; at the hard limit the system kills the process.
+    // SIGXCPU at the soft limit shows the parent the reason; at the hard limit the system kills the process.
     setrlimit(Resource::Cpu, limit(limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)))?;
     setrlimit(Resource::As, limit(limits.memory, limits.memory))?;
     setrlimit(Resource::Core, limit(0, 0))?;

@@ -112,7 +112,7 @@ impl Download {
         let Some((body, _)) = &mut self.body else { return Poll::Ready(None) };
         if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
             self.timer = None;
-            return Poll::Ready(frame.map(|frame| self.count(frame.map_err(|error| HttpError::of(&error))?)));
+            return Poll::Ready(frame.map(|frame| self.count(frame.map_err(|error| HttpError::from_client(&error))?)));
         }
         let time = self.timeout.after;
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(time)));

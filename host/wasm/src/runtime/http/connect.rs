@@ -123,7 +123,7 @@ async fn lookup(host: String, port: u16) -> std::io::Result<Vec<SocketAddr>> {
     lookup.await.map_err(std::io::Error::other)?
 }
 
-/// Returns a TLS configuration with the root certificates of this machine, and a session cache of its own.
+/// Returns a TLS configuration with the root certificates of this machine, and a separate session cache.
 fn tls() -> Result<ClientConfig, HttpError> {
     let builder = || {
         let provider = Arc::new(aws_lc_rs::default_provider());

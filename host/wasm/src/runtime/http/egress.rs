@@ -174,7 +174,7 @@ impl Egress {
         let client = self.client()?;
         let mut connection = capture_connection(&mut request);
         let mut response_future = std::pin::pin!(client.request(request));
-        let to_error = |error: ClientError| HttpError::of(&error);
+        let to_error = |error: ClientError| HttpError::from_client(&error);
         let guest_timeout = options.connect_timeout.unwrap_or(Duration::MAX);
         tokio::select! {
             biased;

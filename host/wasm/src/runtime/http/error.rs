@@ -96,8 +96,8 @@ impl HttpError {
         }
     }
 
-    /// Finds the cause of an error of the HTTP client.
-    pub(super) fn of(error: &(dyn StdError + 'static)) -> Self {
+    /// Returns the error for an error of the HTTP client: its innermost known cause, or the texts of all causes.
+    pub(super) fn from_client(error: &(dyn StdError + 'static)) -> Self {
         let (mut next, mut texts) = (Some(error), Vec::new());
         while let Some(error) = next {
             if let Some(error) = error.downcast_ref::<Self>() {

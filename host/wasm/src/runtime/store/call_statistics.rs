@@ -123,7 +123,7 @@ impl Distribution {
     fn quantiles(&self, unit: f64) -> Option<Quantiles> {
         let count = self.count();
         let max = self.max.load(Ordering::Relaxed);
-        let of = |percent: u64| {
+        let quantile = |percent: u64| {
             let rank = (count * percent).div_ceil(100);
             let mut sum = 0;
             let bucket = self.buckets.iter().position(|bucket| {
@@ -132,7 +132,7 @@ impl Distribution {
             });
             bucket.map_or(max, |bucket| largest_in(bucket).min(max)) as f64 / unit
         };
-        (count > 0).then(|| Quantiles { p50: of(50), p99: of(99), max: max as f64 / unit })
+        (count > 0).then(|| Quantiles { p50: quantile(50), p99: quantile(99), max: max as f64 / unit })
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_the_calls() {
+    fn quantiles_are_computed_from_all_calls() {
         let statistics = CallStatistics::default();
         assert_eq!(statistics.usage(), ComponentUsage::default());
         for milliseconds in 1..=100 {

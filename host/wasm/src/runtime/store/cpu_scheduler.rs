@@ -64,7 +64,7 @@ impl CpuScheduler {
         Self(Arc::new(Mutex::new(RunQueue { free: slices, next: 0, waiting: BTreeMap::new(), woken: Vec::new() })))
     }
 
-    /// Withdraws grants that were not used in time, and wakes the next waiters. Returns false if nobody waits.
+    /// Withdraws grants that were not used in time, and wakes the next waiters. Returns false if there are no waiters.
     pub(crate) fn tick(&self) -> bool {
         let mut has_waiters = false;
         self.update(|queue| {

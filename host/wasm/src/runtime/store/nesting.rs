@@ -42,7 +42,7 @@ impl Nesting {
     }
 
     /// Returns the nesting of a model call by the code of a run.
-    pub(crate) fn of_model_call(self, run: Option<usize>) -> Self {
+    pub(crate) fn for_model_call(self, run: Option<usize>) -> Self {
         Self { run, ..self }
     }
 

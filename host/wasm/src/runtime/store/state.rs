@@ -28,7 +28,7 @@ use crate::runtime::http::{Http, RequestSender};
 /// Resources of a guest that it does not open itself, such as its standard streams.
 const HOST_RESOURCES: usize = 24;
 
-/// What a guest is called for.
+/// The origin of a guest call.
 pub(crate) enum CallOrigin {
     /// The description of the component, when it is loaded.
     Describe,

@@ -10,14 +10,14 @@ use crate::bindings::hatchery::agent::specs::{
 use crate::bindings::hatchery::agent::types::{Error, Event, LlmRequest};
 use crate::bindings::hatchery::agent::{session, sync_agents, sync_models};
 use crate::events::event;
-use crate::{Plain, content, said};
+use crate::{Plain, content, text_of};
 
 impl Guest for Plain {
     type AgentRun = Run;
 
     fn describe() -> Vec<AgentSpec> {
         let custom = AgentKind::Custom(CustomAgent { model: Some("any".into()), tools: Vec::new() });
-        let told = "Says two lines, and what a model adds; fails when the user wants it to.";
+        let storyteller = "Emits two lines and the response of a model; fails if the message asks for it.";
         let echo = AgentKind::Custom(CustomAgent { model: None, tools: Vec::new() });
         let foreman = AgentKind::Custom(CustomAgent { model: None, tools: Vec::new() });
         let relays = "Relays the events of its sub-agent, and has the last word.";
@@ -25,7 +25,7 @@ impl Guest for Plain {
             AgentSpec { sub_agents: vec!["helper".into()], ..spec("foreman", relays, foreman.clone()) },
             spec("helper", "Says one line.", foreman),
             spec("chief", "Has every kind of tool.", AgentKind::Llm(chief())),
-            spec("storyteller", told, custom),
+            spec("storyteller", storyteller, custom),
             spec("echo", "Emits the events of the session once more.", echo),
             spec("clerk", "Calculates.", AgentKind::Llm(clerk())),
         ]
@@ -158,14 +158,14 @@ impl GuestAgentRun for Run {
                 session::set_state("told", "2")?;
                 Ok(Some(event("two")))
             }
-            2 if said(Some(&session::user_content()?)) == "fail" => {
+            2 if text_of(Some(&session::user_content()?)) == "fail" => {
                 Err(Error { code: "STORY_LOST".into(), message: "the story is lost".into() })
             }
             2 => {
                 let responses = sync_models::generate(&request(), false)?;
                 let mut complete = String::new();
                 while let Some(response) = responses.next()? {
-                    complete = said(response.content.as_ref());
+                    complete = text_of(response.content.as_ref());
                 }
                 Ok(Some(event(&complete)))
             }

@@ -55,7 +55,7 @@ fn part(text: &str) -> Part {
     Part { data: PartData::Text(text.into()), thought: false, thought_signature: None, extra: None }
 }
 
-fn said(content: Option<&Content>) -> String {
+fn text_of(content: Option<&Content>) -> String {
     let parts = content.into_iter().flat_map(|content| &content.parts);
     parts.filter_map(|part| if let PartData::Text(text) = &part.data { Some(text.as_str()) } else { None }).collect()
 }

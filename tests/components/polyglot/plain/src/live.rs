@@ -7,7 +7,7 @@ use crate::bindings::exports::hatchery::agent::sync_guest_live_models::{
     Connection, Guest, GuestConnection, LiveRequest, LiveResponse, LlmRequest,
 };
 use crate::bindings::hatchery::agent::types::{Error, Transcription};
-use crate::{Plain, content, said};
+use crate::{Plain, content, text_of};
 
 impl Guest for Plain {
     type Connection = Starling;
@@ -29,7 +29,7 @@ impl GuestConnection for Starling {
         let mut unsaid = self.0.borrow_mut();
         match request {
             LiveRequest::Content(message) => {
-                let text = said(Some(&message.content));
+                let text = text_of(Some(&message.content));
                 if text == "stop" {
                     return Err(Error { code: "MODEL_RATE_LIMITED".into(), message: "it stopped".into() });
                 }

@@ -1,4 +1,4 @@
-//! A model that answers with the words of the last message.
+//! A model that repeats the last message.
 
 use std::cell::RefCell;
 
@@ -6,7 +6,7 @@ use crate::bindings::exports::hatchery::agent::sync_guest_models::{
     Guest, GuestResponseStream, LlmRequest, LlmResponse, ResponseStream,
 };
 use crate::bindings::hatchery::agent::types::Error;
-use crate::{Plain, content, said};
+use crate::{Plain, content, text_of};
 
 impl Guest for Plain {
     type ResponseStream = Words;
@@ -16,11 +16,12 @@ impl Guest for Plain {
     }
 
     fn generate(_: String, request: LlmRequest, streaming: bool) -> Result<ResponseStream, Error> {
-        let said = said(request.contents.last());
-        if said == "nothing" {
+        let message = text_of(request.contents.last());
+        if message == "nothing" {
             return Err(Error { code: "MODEL_BAD_REQUEST".into(), message: "there is nothing to say".into() });
         }
-        let words = if streaming { said.split_inclusive(' ').rev().map(Into::into).collect() } else { vec![said] };
+        let words =
+            if streaming { message.split_inclusive(' ').rev().map(Into::into).collect() } else { vec![message] };
         Ok(ResponseStream::new(Words { left: RefCell::new(words), partial: streaming }))
     }
 }

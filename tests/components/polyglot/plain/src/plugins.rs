@@ -6,7 +6,7 @@ use crate::bindings::exports::hatchery::agent::sync_guest_plugins::{
     Content, Error, Event, Guest, LlmRequest, LlmResponse, ModelAction, PluginSpec, ToolAction, ToolCall,
 };
 use crate::bindings::hatchery::agent::{config, log};
-use crate::{Plain, content, said};
+use crate::{Plain, content, text_of};
 
 impl Guest for Plain {
     fn describe() -> Vec<PluginSpec> {
@@ -16,7 +16,7 @@ impl Guest for Plain {
     }
 
     fn on_user_message(_: String, message: Content) -> Result<Option<Content>, Error> {
-        Ok(Some(content("user", &said(Some(&message)).to_uppercase())))
+        Ok(Some(content("user", &text_of(Some(&message)).to_uppercase())))
     }
 
     fn before_run(_: String) -> Result<Option<Content>, Error> {

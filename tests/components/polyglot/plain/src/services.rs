@@ -9,7 +9,7 @@ use crate::bindings::hatchery::agent::{
     config, plugins, session, sync_agents, sync_memory, sync_models, sync_runner, sync_sessions,
 };
 use crate::events::event;
-use crate::{content, parsed, said};
+use crate::{content, parsed, text_of};
 
 /// Runs an app in a session `errand`, and returns its last words.
 pub(crate) fn delegate(app: &str, text: &str) -> Result<Value, Error> {
@@ -30,7 +30,7 @@ pub(crate) fn delegate(app: &str, text: &str) -> Result<Value, Error> {
             return Err(Error { code, message: event.error_message.unwrap_or_default() });
         }
         if !event.partial && event.content.is_some() {
-            last = said(event.content.as_ref());
+            last = text_of(event.content.as_ref());
         }
     }
     Ok(json!({ "apps": apps, "session": run.info()?.session, "text": last }))
@@ -44,7 +44,7 @@ fn talk(apps: &[String], app: &str, text: &str) -> Result<Value, Error> {
     let mut last = String::new();
     while let Some(event) = run.next()? {
         if !event.partial && event.content.is_some() {
-            last = said(event.content.as_ref());
+            last = text_of(event.content.as_ref());
         }
         if event.turn_complete == Some(true) {
             break;
@@ -66,7 +66,7 @@ pub(crate) fn keep_diary() -> Result<Value, Error> {
     sync_sessions::append(app, id, &event("Dear diary."))?;
     let last = sync_sessions::append(app, id, &event("Goodbye."))?;
     let newest = sync_sessions::events(app, id, EventWindow { recent: Some(1), after: None }, 0, 10)?;
-    let newest: Vec<_> = newest.iter().map(|event| said(event.content.as_ref())).collect();
+    let newest: Vec<_> = newest.iter().map(|event| text_of(event.content.as_ref())).collect();
     let ids: Vec<_> = sync_sessions::list(app, 0, 10)?.into_iter().map(|session: SessionInfo| session.id).collect();
     let count = sync_sessions::get(app, id)?.map(|session| session.event_count);
     sync_sessions::delete(app, id)?;
@@ -84,7 +84,7 @@ pub(crate) fn learn(text: &str) -> Result<Value, Error> {
     sync_memory::add_session(None)?;
     sync_memory::add_events(&[note.clone(), note])?;
     let found = sync_memory::search(text)?;
-    Ok(found.iter().map(|entry| said(Some(&entry.content))).collect())
+    Ok(found.iter().map(|entry| text_of(Some(&entry.content))).collect())
 }
 
 /// Compares two texts by their embeddings: 1 for the same spelling.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::bindings::exports::hatchery::agent::sync_guest_tools::{Guest, ToolError, ToolSpec};
 use crate::bindings::hatchery::agent::types::{Blob, Error, FunctionDeclaration, Part, PartData};
 use crate::bindings::hatchery::agent::{config, log, session, sync_artifacts, sync_tools};
-use crate::{Plain, parsed, part, said, services, web};
+use crate::{Plain, parsed, part, services, text_of, web};
 
 impl Guest for Plain {
     fn describe() -> Vec<ToolSpec> {
@@ -135,7 +135,7 @@ fn keep(name: &str, text: &str) -> Result<Value, ToolError> {
     });
     let names = sync_artifacts::list().map_err(refused)?;
     Ok(
-        json!({ "version": version, "text": said(content.as_ref()), "about": about, "missing": missing, "names": names }),
+        json!({ "version": version, "text": text_of(content.as_ref()), "about": about, "missing": missing, "names": names }),
     )
 }
 

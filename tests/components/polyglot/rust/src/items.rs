@@ -124,7 +124,7 @@ pub async fn echo_examples(query: String) -> Result<Vec<Example>, Error> {
     Ok(vec![Example::new(query, "Yes.")])
 }
 
-/// Answers with the words of the last message.
+/// Repeats the last message.
 #[model]
 pub async fn parrot(request: LlmRequest, answer: Answer) -> Result<(), Error> {
     let reply = request.contents.last().map(Content::text).unwrap_or_default();

@@ -153,7 +153,7 @@ async fn tell(cx: AgentContext) -> Result<(), Error> {
     cx.say(answer.text_content()).await
 }
 
-/// Says two lines, and what a model adds; fails when the user wants it to.
+/// Emits two lines and the response of a model; fails if the message asks for it.
 #[agent]
 fn storyteller() -> CustomAgent {
     CustomAgent::new("storyteller", tell).model("any")

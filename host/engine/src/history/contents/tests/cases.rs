@@ -347,7 +347,7 @@ fn a_message_without_a_role_has_the_role_of_the_user() {
 }
 
 #[test]
-fn an_agent_sees_its_branch_and_those_above_and_below_it() {
+fn an_agent_sees_its_branch_and_the_branches_above_and_below_it() {
     let in_branch = |branch: Option<&str>, text: &str| {
         Event::new(EventData {
             author: "user".into(),

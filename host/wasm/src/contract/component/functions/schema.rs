@@ -18,7 +18,8 @@ use serde_json::{Map, Value, json};
 
 use super::shape::{Case, Field, Shape};
 
-pub(super) fn of(shape: &Shape) -> Value {
+/// Returns the schema of the values of a type.
+pub(super) fn json_schema(shape: &Shape) -> Value {
     match shape {
         Shape::Bool => json!({"type": "boolean"}),
         Shape::Integer(integer) => {
@@ -29,20 +30,20 @@ pub(super) fn of(shape: &Shape) -> Value {
         Shape::Char => json!({"type": "string", "minLength": 1, "maxLength": 1}),
         Shape::String => json!({"type": "string"}),
         Shape::Bytes => json!({"type": "string", "contentEncoding": "base64"}),
-        Shape::List(item) => json!({"type": "array", "items": of(item)}),
-        Shape::Record(fields) => of_record(fields),
+        Shape::List(item) => json!({"type": "array", "items": json_schema(item)}),
+        Shape::Record(fields) => record_schema(fields),
         Shape::Tuple(items) => {
-            let (count, items) = (items.len(), items.iter().map(of).collect::<Vec<_>>());
+            let (count, items) = (items.len(), items.iter().map(json_schema).collect::<Vec<_>>());
             json!({"type": "array", "prefixItems": items, "minItems": count, "maxItems": count})
         }
-        Shape::Variant(cases) => of_variant(cases),
+        Shape::Variant(cases) => variant_schema(cases),
         Shape::Enum(names) => json!({"type": "string", "enum": names}),
         Shape::Option(value) if value.is_nullable() => {
-            any_of(vec![with_tag("some", of(value)), json!({"type": "null"})])
+            any_of(vec![with_tag("some", json_schema(value)), json!({"type": "null"})])
         }
-        Shape::Option(value) => any_of(vec![of(value), json!({"type": "null"})]),
+        Shape::Option(value) => any_of(vec![json_schema(value), json!({"type": "null"})]),
         Shape::Result { ok, error } => {
-            let side = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(json!({"type": "null"}), of);
+            let side = |shape: &Option<Box<Shape>>| shape.as_deref().map_or(json!({"type": "null"}), json_schema);
             any_of(vec![with_tag("ok", side(ok)), with_tag("error", side(error))])
         }
         Shape::Flags(names) => {
@@ -52,19 +53,20 @@ pub(super) fn of(shape: &Shape) -> Value {
 }
 
 /// Returns the schema of an object with exactly these keys.
-pub(super) fn of_record(fields: &[Field]) -> Value {
-    let properties: Map<String, Value> = fields.iter().map(|field| (field.name.clone(), of(&field.shape))).collect();
+pub(super) fn record_schema(fields: &[Field]) -> Value {
+    let properties: Map<String, Value> =
+        fields.iter().map(|field| (field.name.clone(), json_schema(&field.shape))).collect();
     let required: Vec<_> = fields.iter().filter(|field| !field.shape.is_nullable()).map(|field| &field.name).collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn of_variant(cases: &[Case]) -> Value {
+fn variant_schema(cases: &[Case]) -> Value {
     let names: Vec<_> = cases.iter().filter(|case| case.payload.is_none()).map(|case| &case.name).collect();
     let mut schemas = Vec::new();
     if !names.is_empty() {
         schemas.push(json!({"type": "string", "enum": names}));
     }
-    schemas.extend(cases.iter().filter_map(|case| Some(with_tag(&case.name, of(case.payload.as_ref()?)))));
+    schemas.extend(cases.iter().filter_map(|case| Some(with_tag(&case.name, json_schema(case.payload.as_ref()?)))));
     any_of(schemas)
 }
 

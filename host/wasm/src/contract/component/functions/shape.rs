@@ -86,9 +86,9 @@ impl Shape {
     ///
     /// # Errors
     /// If it is not plain data; the message continues a sentence that begins with the name of the function.
-    pub(super) fn of(ty: &Type, budget: &mut Budget) -> Result<Self, String> {
+    pub(super) fn from_type(ty: &Type, budget: &mut Budget) -> Result<Self, String> {
         budget.spend(1)?;
-        let mut of = |ty: Type| Self::of(&ty, budget);
+        let mut shape = |ty: Type| Self::from_type(&ty, budget);
         Ok(match ty {
             Type::Bool => Self::Bool,
             Type::S8 => Self::Integer(Integer::S8),
@@ -105,27 +105,27 @@ impl Shape {
             Type::String => Self::String,
             Type::List(list) => match list.ty() {
                 Type::U8 => Self::Bytes,
-                item => Self::List(Box::new(of(item)?)),
+                item => Self::List(Box::new(shape(item)?)),
             },
             Type::Record(record) => {
                 let fields = record
                     .fields()
-                    .map(|it| Ok(Field { name: budget.name(it.name)?, shape: Self::of(&it.ty, budget)? }));
+                    .map(|it| Ok(Field { name: budget.name(it.name)?, shape: Self::from_type(&it.ty, budget)? }));
                 Self::Record(fields.collect::<Result<_, String>>()?)
             }
-            Type::Tuple(tuple) => Self::Tuple(tuple.types().map(of).collect::<Result<_, _>>()?),
+            Type::Tuple(tuple) => Self::Tuple(tuple.types().map(shape).collect::<Result<_, _>>()?),
             Type::Variant(variant) => {
                 let cases = variant.cases().map(|case| {
-                    let payload = case.ty.map(|ty| Self::of(&ty, budget)).transpose()?;
+                    let payload = case.ty.map(|ty| Self::from_type(&ty, budget)).transpose()?;
                     Ok(Case { name: budget.name(case.name)?, payload })
                 });
                 Self::Variant(cases.collect::<Result<_, String>>()?)
             }
             Type::Enum(cases) => Self::Enum(cases.names().map(|name| budget.name(name)).collect::<Result<_, _>>()?),
-            Type::Option(option) => Self::Option(Box::new(of(option.ty())?)),
+            Type::Option(option) => Self::Option(Box::new(shape(option.ty())?)),
             Type::Result(result) => Self::Result {
-                ok: result.ok().map(&mut of).transpose()?.map(Box::new),
-                error: result.err().map(of).transpose()?.map(Box::new),
+                ok: result.ok().map(&mut shape).transpose()?.map(Box::new),
+                error: result.err().map(shape).transpose()?.map(Box::new),
             },
             Type::Flags(flags) => Self::Flags(flags.names().map(|name| budget.name(name)).collect::<Result<_, _>>()?),
             Type::Own(_) | Type::Borrow(_) => return Err("uses a resource".into()),
