@@ -70,7 +70,7 @@ async fn a_case_that_fails_is_explained_and_ends_with_exit_code_1() -> Result<()
 
 #[tokio::test]
 async fn the_results_are_printed_even_if_the_report_cannot_be_written() -> Result<()> {
-    let folder = Folder::of_samples()?;
+    let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["eval", "dice", "--json", "--junit", "no-folder/report.xml"]).await?;
     assert!(!output.success && output.stderr.contains("cannot write no-folder/report.xml"), "{}", output.stderr);
     assert_eq!(output.json()?["passed"], 3);

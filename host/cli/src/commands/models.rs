@@ -30,7 +30,7 @@ pub struct Args {
 impl Args {
     /// Returns the `.env` files to read.
     pub fn dotenv(&self) -> DotEnvSource {
-        DotEnvSource::of_served_folder(&self.dir, &self.config)
+        DotEnvSource::for_served_folder(&self.dir, &self.config)
     }
 }
 

@@ -365,7 +365,7 @@ pub(super) fn describe_causes(error: &(dyn Error + 'static)) -> String {
 }
 
 /// Returns the error of the HTTP client that has caused an error of a transport.
-pub(super) fn http_error(error: &(dyn Error + 'static)) -> Option<&reqwest::Error> {
+pub(super) fn http_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a reqwest::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         // The library does not report it as a source.
