@@ -44,7 +44,9 @@ fn expected(parts: &[(&str, &str)]) -> Vec<(String, String)> {
 async fn a_run_can_be_read_and_names_its_error() {
     let host = Host::start().await;
     host.session("fails").await;
-    host.post("/run", &body_of("fails", "a/run")).await;
+    let response = host.post("/run", &body_of("fails", "a/run")).await;
+    assert_eq!(response.headers()["x-hatchery-run"], "a/run");
+    problem(response, 500, "AGENT_FAILED").await;
     let run = host.get_json("/apps/fails/users/u/sessions/s/runs/a%2Frun").await;
     let times = (run["accepted"].as_f64().unwrap(), run["updated"].as_f64().unwrap());
     assert!(times.0 > 1e9 && times.1 > times.0, "{run}");
