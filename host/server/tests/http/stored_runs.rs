@@ -125,6 +125,7 @@ async fn the_events_of_a_run_are_those_that_are_stored_and_those_that_follow() {
     assert_eq!(parse(&follow(&host, &format!("{path}?after=2"), "").await), all[1..]);
     assert_eq!(parse(&follow(&host, &path, "Last-Event-ID: 2\r\n").await), all[1..]);
     assert_eq!(parse(&follow(&host, &format!("{path}?after=0"), "Last-Event-ID: 3\r\n").await), all[2..]);
+    assert_eq!(parse(&follow(&host, &format!("{path}?after={}", u64::MAX), "").await), all[2..]);
     let bad = host.request(reqwest::Method::GET, &path).header("Last-Event-ID", "x").send().await.unwrap();
     let error = problem(bad, 400, "BAD_INPUT").await;
     assert_eq!(error["detail"], "the header `Last-Event-ID` is not the id of an event of this stream");
