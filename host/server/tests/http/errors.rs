@@ -216,6 +216,24 @@ async fn a_server_on_the_network_accepts_its_configured_names() {
 }
 
 #[tokio::test]
+async fn a_request_over_http_1_1_names_its_host_once() {
+    let host = Host::start().await;
+    let missing = "the header `Host` is missing; send the name of this server";
+    let several = "the request has several headers `Host`; send one";
+    for (head, status, detail) in [
+        ("HTTP/1.1", 400, missing),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", 400, several),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: localhost", 400, several),
+        ("HTTP/1.1\r\nHost: localhost", 200, "ok"),
+        ("HTTP/1.0", 200, "ok"),
+    ] {
+        let request = format!("GET /health {head}\r\nConnection: close\r\n\r\n");
+        let answer = String::from_utf8(host.exchange(request.as_bytes()).await).unwrap();
+        assert!(answer.contains(&format!(" {status} ")) && answer.contains(detail), "{head}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_that_is_never_sent_times_out() {
     let host =
         Host::with(ServerConfig { body_idle_timeout: Duration::from_millis(50), ..ServerConfig::default() }).await;
