@@ -6,7 +6,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use hatchery_core::HOST_USER;
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 
 use crate::body;
 use crate::error::ApiError;
@@ -36,12 +35,15 @@ impl RawJson {
         if self.is_empty() {
             return Err(malformed("the body is empty; it must be a JSON object"));
         }
-        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
-            Category::Syntax | Category::Eof | Category::Io => {
-                malformed(format!("the body is not valid JSON: {error}"))
+        match serde_json::from_slice(&self.0) {
+            Err(error) if !error.is_data() => Err(malformed(format!("the body is not valid JSON: {error}"))),
+            // A structure could be parsed from an array of its fields, too.
+            _ if self.0.trim_ascii_start().starts_with(b"[") => {
+                Err(ApiError::invalid("invalid body: it must be a JSON object, not an array"))
             }
-            Category::Data => ApiError::invalid(format!("invalid body: {error}")),
-        })
+            Err(error) => Err(ApiError::invalid(format!("invalid body: {error}"))),
+            Ok(parsed) => Ok(parsed),
+        }
     }
 }
 

@@ -70,6 +70,21 @@ async fn a_value_of_the_wrong_type_is_422_with_its_position() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_an_array_is_422() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let message = json!({"parts": [{"text": "hello"}]});
+    let run = json!(["says", "u", "s", message, null, null, null, null, null, null]);
+    let sessions = "/apps/says/users/u/sessions";
+    let fork = format!("{sessions}/s/fork");
+    for (path, body) in [("/run", run), (sessions, json!([])), (fork.as_str(), json!([]))] {
+        let body = problem(host.post(path, &body).await, 422, "INVALID_REQUEST").await;
+        assert_eq!(body["detail"], "invalid body: it must be a JSON object, not an array", "{path}");
+    }
+    assert_eq!(host.get_json(sessions).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_body_with_another_content_type_is_415() {
     let host = Host::start().await;
     let request = host.request(Method::POST, "/run").header("content-type", "text/plain").body("{}");
