@@ -104,6 +104,22 @@ async fn a_body_with_another_content_type_is_415() {
 }
 
 #[tokio::test]
+async fn a_compressed_body_is_415() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for (method, path) in [(Method::POST, "/run"), (Method::PUT, "/apps/says/users/u/sessions/s/artifacts/a.json")] {
+        let request = |coding: &'static str| {
+            let request = host.request(method.clone(), path).header("content-type", "application/json");
+            request.header("content-encoding", coding).body("{}").send()
+        };
+        let body = problem(request("gzip").await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
+        let expected = "the body is encoded as `gzip`; send it as it is, without the header `Content-Encoding`";
+        assert_eq!(body["detail"], expected, "{path}");
+        assert_ne!(request("identity").await.unwrap().status(), 415, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn twenty_megabytes_exceed_the_default_limit() {
     let host = Host::start().await;
     let body = run_body("says", &"a".repeat(20 << 20));
