@@ -24,6 +24,9 @@ const MAX_FILE_SIZE: u64 = 1 << 20;
 /// Maximum number of levels of folders below the folder of an app.
 const MAX_DEPTH: usize = 8;
 
+/// Maximum length of the name of a file or folder in bytes. While it is written, a file has a longer name.
+const MAX_NAME: usize = 220;
+
 /// Held while files are checked and written, by one edit of the process at a time.
 static EDIT: Mutex<()> = Mutex::const_new(());
 
@@ -67,7 +70,7 @@ pub enum AppFilesError {
     NotYaml(String),
     #[error(
         "`{0}` cannot be a file of an app; use a relative path to a .yaml file, with letters, digits, `_`, `-` and `.`, \
-         without hidden folders, links and {FILE_NAME}"
+         without hidden folders, links, {FILE_NAME} and names of more than {MAX_NAME} bytes"
     )]
     InvalidPath(String),
     #[error("the files are too large: at most {MAX_FILES} files of {} MiB", MAX_FILE_SIZE >> 20)]
@@ -260,7 +263,9 @@ fn is_yaml(path: &str) -> bool {
 /// Checks that a file may be written: nothing on its path is a link that leads elsewhere.
 fn check_path(folder: &Path, path: &str) -> Result<PathBuf, AppFilesError> {
     let invalid = || AppFilesError::InvalidPath(path.to_owned());
-    if !is_yaml(path) || Path::new(path).components().count() > MAX_DEPTH {
+    let is_too_long = |part: Component<'_>| part.as_os_str().len() > MAX_NAME;
+    let mut parts = Path::new(path).components();
+    if !is_yaml(path) || parts.clone().count() > MAX_DEPTH || parts.any(is_too_long) {
         return Err(invalid());
     }
     let file = folder.join(path);
@@ -426,6 +431,7 @@ mod tests {
             "a.wasm",
             "a/../b.yaml",
             "a b.yaml",
+            &format!("{}.yaml", "n".repeat(240)),
             "",
         ] {
             let error = files.check("hello", texts([(path, "a: 1")])).await.unwrap_err().to_string();

@@ -43,6 +43,7 @@ use event_log::SentEvent;
 pub use follow::RunUpdate;
 pub use live::LiveRunRequest;
 pub use request::RunRequest;
+use retention::UndeletedSessions;
 use run_bus::RunBus;
 pub use run_bus::RunInProgress;
 use run_records::attach;
@@ -86,6 +87,8 @@ struct RunnerInner {
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
+    /// What earlier searches by retention rules have found and left, until one reaches the end.
+    undeleted: Mutex<UndeletedSessions>,
     run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.
     apps: OnceLock<Arc<dyn AppDirectory>>,
@@ -174,6 +177,7 @@ impl Runner {
             keeps_artifacts: AtomicBool::new(false),
             spans: None,
             turn_ends: Mutex::default(),
+            undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: OnceLock::new(),
         }))
@@ -224,6 +228,7 @@ impl Runner {
             keeps_artifacts: AtomicBool::new(self.0.keeps_artifacts.load(Ordering::Relaxed)),
             spans: spans.clone(),
             turn_ends: Mutex::default(),
+            undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
         };

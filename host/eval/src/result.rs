@@ -6,6 +6,9 @@ use serde::{Serialize, Serializer};
 use crate::criteria::Metric;
 use crate::eval_set::InvocationRecord;
 
+/// Maximum number of characters of an app's name in the id of a result. With a set and a time it can be the name of a file.
+const MAX_APP_NAME: usize = 80;
+
 /// The outcome of a metric or a case. A number in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvalStatus {
@@ -130,9 +133,9 @@ pub struct EvalCaseResult {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalSetResult {
-    /// `{app}_{set}_{time}`.
+    /// `{app}_{set}_{time}`, with the first 80 characters of the app's name.
     pub eval_set_result_id: String,
-    /// The same, as a name for people.
+    /// The same with the whole name, for people.
     pub eval_set_result_name: String,
     pub eval_set_id: String,
     /// The results of each run of each case, in the order of the cases.
@@ -145,12 +148,13 @@ impl EvalSetResult {
     /// Names the results of a set by the current time.
     pub(crate) fn new(app: &str, set: &str, eval_case_results: Vec<EvalCaseResult>) -> Self {
         let now = Timestamp::now();
-        let name = format!("{app}_{set}_{}", now.as_seconds());
+        let rest = format!("_{set}_{}", now.as_seconds());
         // An app may have any name; an id is part of a path and of a file's name.
-        let id = name.chars().map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' }).collect();
+        let id = app.chars().take(MAX_APP_NAME).chain(rest.chars());
+        let id = id.map(|c| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '_' }).collect();
         Self {
             eval_set_result_id: id,
-            eval_set_result_name: name,
+            eval_set_result_name: format!("{app}{rest}"),
             eval_set_id: set.into(),
             eval_case_results,
             creation_timestamp: now,

@@ -34,6 +34,9 @@ const MAX_RESULTS: usize = 200;
 const MAX_SET_ID: usize = 100;
 const MAX_RESULT_ID: usize = 200;
 
+/// Maximum length of the name of a folder in bytes, in most file systems.
+const MAX_FOLDER_NAME: usize = 255;
+
 /// Stores the eval sets and results of apps. Its methods read and write files, so they may block.
 pub struct EvalStore {
     files: Files,
@@ -206,20 +209,26 @@ impl EvalStore {
 }
 
 fn sets_folder(app: &str) -> String {
-    format!("{}/sets", file_name(app))
+    format!("{}/sets", app_folder(app))
 }
 
 fn results_folder(app: &str) -> String {
-    format!("{}/results", file_name(app))
+    format!("{}/results", app_folder(app))
 }
 
-/// Returns a name for a folder that is different for each app. Signs that could mean something else are escaped.
-fn file_name(app: &str) -> String {
+/// Returns the path of a folder that is different for each app. Signs that could mean something else are escaped. A long
+/// name is several folders, of which all but the last end in `~`.
+fn app_folder(app: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => char::from(byte).to_string(),
         other => format!("%{other:02x}"),
     };
-    app.bytes().map(escape).collect()
+    let escaped: String = app.bytes().map(escape).collect();
+    if escaped.len() <= MAX_FOLDER_NAME {
+        return escaped;
+    }
+    let folders: Vec<_> = escaped.as_bytes().chunks(MAX_FOLDER_NAME - 1).map(String::from_utf8_lossy).collect();
+    folders.join("~/")
 }
 
 fn is_id(id: &str, max: usize) -> bool {

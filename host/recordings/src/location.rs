@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::{FILE_NAME, user_messages};
 
+/// Maximum length of the name of a folder in bytes, in most file systems.
+const MAX_FOLDER_NAME: usize = 255;
+
 /// Maps sessions to the files of their recordings.
 pub(crate) enum RecordingLocation {
     /// Only the first session that runs, in this folder.
@@ -53,7 +56,7 @@ impl RecordingLocation {
             Self::SingleSession(folder, _) | Self::Folder(folder) => folder.clone(),
             Self::FolderPerSession(root) => [&session.app, &session.user, &session.id]
                 .iter()
-                .fold(root.clone(), |path, name| path.join(folder_name(name))),
+                .fold(root.clone(), |path, name| path.join(folder_path(name))),
             Self::OnDemand(root, key) => return on_demand(root, key, cx),
         };
         let file = folder.join(FILE_NAME);
@@ -93,8 +96,9 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Percent-encodes a name from a client to a folder name. Different names get different folders.
-fn folder_name(name: &str) -> String {
+/// Percent-encodes a name from a client to the relative path of a folder: a folder name, or several if it is too long.
+/// Different names get different folders.
+fn folder_path(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for (index, byte) in name.bytes().enumerate() {
         match byte {
@@ -103,7 +107,12 @@ fn folder_name(name: &str) -> String {
             other => encoded.push_str(&format!("%{other:02x}")),
         }
     }
-    encoded
+    if encoded.len() <= MAX_FOLDER_NAME {
+        return encoded;
+    }
+    let folders: Vec<_> = encoded.as_bytes().chunks(MAX_FOLDER_NAME - 1).map(String::from_utf8_lossy).collect();
+    // No encoded name begins with `~`, and none of these folders is `..`.
+    folders.join("/~")
 }
 
 #[cfg(test)]
@@ -111,9 +120,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_clients_are_encoded_to_folder_names() {
-        assert_eq!(folder_name("trip-planner_2.0"), "trip-planner_2.0");
-        assert_eq!(folder_name("../x"), "%2e.%2fx");
-        assert_eq!(folder_name("ä"), "%c3%a4");
+    fn names_of_clients_are_encoded_to_paths_of_folders() {
+        assert_eq!(folder_path("trip-planner_2.0"), "trip-planner_2.0");
+        assert_eq!(folder_path("../x"), "%2e.%2fx");
+        assert_eq!(folder_path("ä"), "%c3%a4");
+        let (fits, long) = ("a".repeat(255), format!("{}..", "a".repeat(254)));
+        assert_eq!(folder_path(&fits), fits);
+        assert_eq!(folder_path(&long), format!("{}/~..", "a".repeat(254)));
     }
 }

@@ -3,10 +3,9 @@
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use hatchery_core::HOST_USER;
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
 
 use crate::body;
 use crate::error::ApiError;
@@ -36,12 +35,15 @@ impl RawJson {
         if self.is_empty() {
             return Err(malformed("the body is empty; it must be a JSON object"));
         }
-        serde_json::from_slice(&self.0).map_err(|error| match error.classify() {
-            Category::Syntax | Category::Eof | Category::Io => {
-                malformed(format!("the body is not valid JSON: {error}"))
+        match serde_json::from_slice(&self.0) {
+            Err(error) if !error.is_data() => Err(malformed(format!("the body is not valid JSON: {error}"))),
+            // A structure could be parsed from an array of its fields, too.
+            _ if self.0.trim_ascii_start().starts_with(b"[") => {
+                Err(ApiError::invalid("invalid body: it must be a JSON object, not an array"))
             }
-            Category::Data => ApiError::invalid(format!("invalid body: {}", in_terms_of_json(&error.to_string()))),
-        })
+            Err(error) => Err(ApiError::invalid(format!("invalid body: {}", in_terms_of_json(&error.to_string())))),
+            Ok(parsed) => Ok(parsed),
+        }
     }
 }
 
@@ -70,6 +72,7 @@ impl FromRequest<AppState> for RawJson {
         let (parts, body) = request.into_parts();
         let bytes = body::read(&parts, body, &state.config()).await?;
         if !bytes.is_empty() {
+            check_content_encoding(&parts.headers)?;
             check_content_type(&parts.headers)?;
         }
         Ok(Self(bytes))
@@ -147,6 +150,23 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
 /// Returns true for a type such as `application/ld+json`.
 fn is_json_suffixed(media_type: &str) -> bool {
     media_type.starts_with("application/") && media_type.ends_with("+json")
+}
+
+/// Checks that a body is not compressed.
+///
+/// # Errors
+/// 415 if it is.
+pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+    let is_plain = |coding: &&HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"identity");
+    let Some(coding) = headers.get_all(header::CONTENT_ENCODING).iter().find(|coding| !is_plain(coding)) else {
+        return Ok(());
+    };
+    let coding = coding.to_str().unwrap_or("?");
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "UNSUPPORTED_MEDIA_TYPE",
+        format!("the body is encoded as `{coding}`; send it as it is, without the header `Content-Encoding`"),
+    ))
 }
 
 fn check_content_type(headers: &HeaderMap) -> Result<(), ApiError> {

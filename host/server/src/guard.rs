@@ -3,7 +3,7 @@
 //! neither `Origin` nor `Sec-Fetch-Site`.
 
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, Version, header};
 
 use crate::error::ApiError;
 
@@ -14,6 +14,20 @@ const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 /// Returns true for pages that a link on another site may open.
 fn is_page(path: &str) -> bool {
     matches!(path, "/" | "/dev-ui") || path.starts_with("/dev-ui/")
+}
+
+/// Checks that a request names its host once, as RFC 9112 requires. Otherwise a proxy may have checked another name.
+///
+/// # Errors
+/// 400 if there are several `Host` headers, or none in a request over HTTP/1.1.
+pub(crate) fn check_host_count(version: Version, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    match headers.get_all(header::HOST).iter().count() {
+        0 if version == Version::HTTP_11 && uri.authority().is_none() => {
+            Err(ApiError::bad_input("the header `Host` is missing; send the name of this server"))
+        }
+        0 | 1 => Ok(()),
+        _ => Err(ApiError::bad_input("the request has several headers `Host`; send one")),
+    }
 }
 
 /// Checks the `Host`, `Origin` and `Sec-Fetch-*` headers.

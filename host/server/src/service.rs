@@ -92,6 +92,9 @@ impl HttpService {
         let rules = self.rules.load_full();
         let OriginRules { guard, cors } = &*rules;
         let headers = request.headers();
+        if let Err(error) = guard::check_host_count(request.version(), request.uri(), headers) {
+            return error.into_response();
+        }
         let is_own = guard::is_own_origin(request.uri(), headers);
         let rule = if is_own { None } else { cors.rule(request.uri().path(), headers) };
         let mut response = match (guard.check(request.method(), request.uri(), headers, rule.is_some()), rule) {

@@ -70,6 +70,7 @@ pub(crate) fn accept(
             let upgrade = [
                 (header::UPGRADE, HeaderValue::from_static("websocket")),
                 (header::CONNECTION, HeaderValue::from_static("upgrade")),
+                (header::SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13")),
             ];
             Err((upgrade, error).into_response().into())
         }

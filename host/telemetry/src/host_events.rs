@@ -148,7 +148,7 @@ impl HostEvents {
         let log = self.0.log.lock_unpoisoned();
         let oldest = log.events.front().map_or(log.next, |event| event.id);
         let events = log.events.iter().filter(|event| event.id > id).cloned().collect();
-        Update { has_gap: id != 0 && id + 1 < oldest, events }
+        Update { has_gap: id != 0 && id.saturating_add(1) < oldest, events }
     }
 }
 
@@ -225,7 +225,9 @@ mod tests {
         assert_eq!((names(&all), all.has_gap), (vec!["0".into(), "1".into(), "2".into()], false));
         let first = all.events[0].id;
         assert_eq!(names(&log.after(first + 1)), ["2"]);
-        assert!(log.after(first + 2).events.is_empty());
+        for last in [first + 2, u64::MAX] {
+            assert_eq!(log.after(last), Update::default());
+        }
         (3..1002).for_each(|number| log.add(loaded(&number.to_string())));
         let later = log.after(first);
         assert!(later.has_gap && names(&later)[0] == "2" && later.events.len() == 1000);

@@ -47,7 +47,8 @@ impl Runner {
             runner: self.0.clone(),
             session: session.clone(),
             run: run.to_owned(),
-            revision: after.max(stored.first_revision),
+            // Stores count revisions up to there, and the next one must be a number too.
+            revision: after.max(stored.first_revision).min(i64::MAX.cast_unsigned()),
             pending: VecDeque::new(),
             frames: None,
             stale_frames: 0,

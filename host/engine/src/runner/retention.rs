@@ -1,7 +1,9 @@
 //! Deletion of sessions by retention rules.
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     EventWindow, ExpiredSession, ExpiryRule, SessionKey, StoreError, Timestamp, TurnLease, TurnStart, UptimeInstant,
 };
@@ -16,9 +18,13 @@ const DELETION_LEASE: Duration = Duration::from_secs(10);
 /// Maximum number of sessions of an app that are deleted at a time.
 const MAX_DELETIONS: usize = 100;
 
+/// Expired sessions that were not deleted, by app.
+pub(super) type UndeletedSessions = HashMap<String, HashSet<SessionKey>>;
+
 impl Runner {
     /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless these are kept.
-    /// Sessions that are in use stay. Each deletion is in the audit log. Returns how many were deleted.
+    /// Sessions that are in use stay. Sessions that could not be deleted are tried again once no others are left. Each
+    /// deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors
     /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The error
@@ -29,13 +35,25 @@ impl Runner {
         rule: &ExpiryRule,
         keeps_artifacts: bool,
     ) -> Result<usize, StoreError> {
+        let mut undeleted = self.0.undeleted.lock_unpoisoned().remove(app).unwrap_or_default();
+        // A search finds the least recently used sessions, so those that stay would hide all later ones.
+        let limit = MAX_DELETIONS.saturating_add(undeleted.len());
+        let mut expired = self.services().sessions.list_expired(app, rule, limit).await?;
+        expired.retain(|session| !undeleted.contains(&session.key));
+        expired.truncate(MAX_DELETIONS);
+        let has_more = expired.len() == MAX_DELETIONS;
         let (mut deleted, mut failure) = (0, None);
-        for session in self.services().sessions.list_expired(app, rule, MAX_DELETIONS).await? {
+        for session in expired {
             match self.delete_if_unused(&session, keeps_artifacts).await {
-                Ok(is_deleted) => deleted += usize::from(is_deleted),
-                // The next search finds the session first again, so stopping here would keep all sessions after it.
-                Err(error) => failure = failure.or(Some(error)),
+                Ok(true) => deleted += 1,
+                kept => {
+                    failure = failure.or(kept.err());
+                    undeleted.insert(session.key);
+                }
             }
+        }
+        if has_more {
+            self.0.undeleted.lock_unpoisoned().insert(app.to_owned(), undeleted);
         }
         failure.map_or(Ok(deleted), Err)
     }

@@ -73,3 +73,27 @@ async fn a_session_that_cannot_be_deleted_does_not_keep_the_others() {
     assert!(matches!(error, StoreError::Backend { .. }), "{error}");
     assert_eq!(sessions.list("app", USER).await.unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn many_sessions_that_cannot_be_deleted_do_not_hide_later_ones() {
+    let artifacts =
+        Arc::new(FailingArtifacts { inner: MemoryArtifacts::new(), failures: AtomicUsize::new(usize::MAX) });
+    let runner = Runner::new(Services { artifacts: artifacts.clone(), ..services() });
+    let sessions = &runner.services().sessions;
+    for number in 0..150 {
+        let id = format!("s{number:03}");
+        let key = sessions.create("app", USER, Some(&*id), JsonMap::new()).await.unwrap().key;
+        artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
+    }
+    sessions.create("app", USER, Some("without artifacts"), JsonMap::new()).await.unwrap();
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    for expected in [151, 150] {
+        runner.delete_expired("app", &rule, false).await.unwrap_err();
+        assert_eq!(sessions.list("app", USER).await.unwrap().len(), expected);
+    }
+    // The search has reached the end, and begins again.
+    artifacts.failures.store(0, Ordering::SeqCst);
+    for expected in [100, 50, 0] {
+        assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), expected);
+    }
+}

@@ -44,13 +44,17 @@ fn evaluations() -> Evaluations {
 
 /// An app that rolls dice when asked to.
 fn dice() -> Arc<App> {
+    dice_named("dice")
+}
+
+fn dice_named(app: &str) -> Arc<App> {
     let model = Scripted::new()
         .on_user("roll", Reply::call("roll_die", json!({"sides": 6})))
         .on_tool("roll_die", "You rolled a 4.")
         .default_reply("I only roll dice.");
     let roll = function_tool("roll_die", "Rolls a die.", |_: JsonMap, _| async { Ok(4) });
     let agent = llm("dice").model_instance("scripted", Arc::new(model)).tool(roll).build().unwrap();
-    Arc::new(App::new("dice", agent).unwrap())
+    Arc::new(App::new(app, agent).unwrap())
 }
 
 fn app_of(agent: Agent) -> Arc<App> {

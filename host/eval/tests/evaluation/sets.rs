@@ -124,6 +124,25 @@ fn an_id_cannot_be_a_path() {
     store.create_set("app", &EvalSet::new("x".repeat(100))).unwrap();
 }
 
+#[tokio::test]
+async fn the_sets_and_results_of_an_app_with_a_long_name_are_stored() {
+    let folder = tempfile::tempdir().unwrap();
+    let set_id = "x".repeat(100);
+    for name in ["a".repeat(256), "é".repeat(128), "é".repeat(127)] {
+        let (evaluations, app) =
+            (evaluations_of(EvalStore::in_folder(folder.path()), Scripted::new()), dice_named(&name));
+        assert_eq!(evaluations.set_ids(&app).await.unwrap(), Vec::<String>::new());
+        let set = EvalSet { eval_set_id: set_id.clone(), ..two_cases() };
+        evaluations.create_set(&app, set).await.unwrap();
+        let request = EvalRequest { set_id: set_id.clone(), ..EvalRequest::default() };
+        let result = evaluations.run(&app, request).await.unwrap();
+        assert!(result.eval_set_result_name.starts_with(&format!("{name}_{set_id}_")));
+        let stored = evaluations.result(&app, &result.eval_set_result_id).await.unwrap();
+        let stored: Value = serde_json::from_slice(&stored).unwrap();
+        assert_eq!(stored["evalSetId"], set_id);
+    }
+}
+
 #[test]
 fn the_number_and_the_size_of_sets_are_limited() {
     let store = EvalStore::in_memory();

@@ -96,6 +96,23 @@ async fn each_session_has_its_own_file() {
 }
 
 #[tokio::test]
+async fn a_session_with_a_long_id_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = Arc::new(Recorder::all_sessions(folder.path()));
+    let app = with_plugins(Harness::new(llm("root", Scripted::new().default_reply("hello"))).await, vec![recorder]);
+    let id = "ä".repeat(128);
+    app.runner.services().sessions.create("app", USER, Some(&*id), JsonMap::new()).await.unwrap();
+    let request = RunRequest::new(USER, &*id, Content::user("one"));
+    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
+    let mut path = folder.path().join("app").join(USER);
+    for (number, part) in "%c3%a4".repeat(128).as_bytes().chunks(254).enumerate() {
+        let prefix = if number == 0 { "" } else { "~" };
+        path.push(format!("{prefix}{}", std::str::from_utf8(part).unwrap()));
+    }
+    assert_eq!(read_recording(&path).user_messages[0].content.text(), "one");
+}
+
+#[tokio::test]
 async fn the_recorder_of_a_single_session_rejects_another_session() {
     let folder = tempfile::tempdir().unwrap();
     let app = recording(&folder, llm("root", Scripted::new().default_reply("hello"))).await;

@@ -28,7 +28,7 @@ impl Requirement {
             ["list-apps" | "run" | "run_sse" | "run-sse" | "run_live" | "ws" | "mcp" | "version" | "openapi.json"] => {
                 Self::Client
             }
-            ["config", "telemetry"] => Self::Client,
+            ["config", "telemetry"] | ["ws", "schema"] => Self::Client,
             ["apps", app, "users", user, ..] => match (decode(app), decode(user)) {
                 (Some(app), Some(user)) => Self::User { app, user },
                 _ => Self::Operator,

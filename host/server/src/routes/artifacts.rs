@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 use crate::api_document::{ApiRouter, schemas};
 use crate::body::{BodyMemory, LargeBody, Upload, reserve_response};
 use crate::error::ApiError;
-use crate::extract::{Json, Params, QueryParams};
+use crate::extract::{Json, Params, QueryParams, check_content_encoding};
 use crate::state::AppState;
 
 pub(super) fn routes() -> ApiRouter {
@@ -142,7 +142,7 @@ async fn upload(
     let (parts, body) = request.into_parts();
     let mut upload = Upload::start(&parts, body, &state.config(), state.services().artifacts.stream_buffer());
     let key = SessionKey::new(app, user, id);
-    match store(&state, &key, &name, media_type(&parts.headers), &query, &mut upload).await {
+    match store(&state, &key, &name, &parts.headers, &query, &mut upload).await {
         Ok(saved) => Ok(axum::Json(saved)),
         Err(error) => Err(upload.reject(error).await),
     }
@@ -152,15 +152,17 @@ async fn store(
     state: &AppState,
     key: &SessionKey,
     name: &str,
-    mime_type: &str,
+    headers: &HeaderMap,
     query: &UploadQuery,
     upload: &mut Upload,
 ) -> Result<SavedArtifact, ApiError> {
     check_name(name)?;
+    check_content_encoding(headers)?;
     let custom_metadata = query.custom_metadata()?;
     check_metadata(name, &custom_metadata)?;
     state.session(key, EventWindow::Recent(0)).await?;
     let artifacts = &state.services().artifacts;
+    let mime_type = media_type(headers);
     let version = artifacts.save_stream_with(key, name, mime_type, &custom_metadata, upload.chunks()).await?;
     let metadata = metadata(state, key, name, Some(version)).await?;
     Ok(SavedArtifact { filename: name.to_owned(), metadata })

@@ -198,7 +198,7 @@ async fn case(
     }
 }
 
-/// Replaces a case, or adds it.
+/// Replaces a case.
 #[utoipa::path(
     put,
     path = "/dev/apps/{app}/eval-sets/{set}/eval-cases/{case}",

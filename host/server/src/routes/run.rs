@@ -220,7 +220,10 @@ async fn run(
     while let Some(item) = started.run.next().await {
         match item {
             Ok(event) => events.push(event),
-            Err(error) => return Err(ApiError::from(error).with_events(events)),
+            Err(error) => {
+                let response = ApiError::from(error).with_events(events).into_response();
+                return Ok(with_run_id(started.run.id(), response));
+            }
         }
     }
     Ok(with_run_id(started.run.id(), json::events(&events)))

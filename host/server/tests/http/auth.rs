@@ -207,6 +207,8 @@ async fn only_operators_may_do_what_concerns_more_than_one_user() {
     let document = success(get(&host, BACKEND, "/openapi.json").await).await;
     assert_eq!(document["security"], json!([{"bearer": []}, {"apiKey": []}, {}]));
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
+    let messages = success(get(&host, BACKEND, "/ws/schema").await).await;
+    assert!(messages["$defs"]["SocketRequest"].is_object(), "{messages}");
     let event = json!({"author": "says", "content": {"role": "model", "parts": [{"text": "I promise."}]}});
     let import = json!({"sessionId": "imported", "events": [event]});
     let path = "/apps/says/users/u/sessions";

@@ -71,6 +71,21 @@ async fn a_value_of_the_wrong_type_is_422_with_its_position() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_an_array_is_422() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let message = json!({"parts": [{"text": "hello"}]});
+    let run = json!(["says", "u", "s", message, null, null, null, null, null, null]);
+    let sessions = "/apps/says/users/u/sessions";
+    let fork = format!("{sessions}/s/fork");
+    for (path, body) in [("/run", run), (sessions, json!([])), (fork.as_str(), json!([]))] {
+        let body = problem(host.post(path, &body).await, 422, "INVALID_REQUEST").await;
+        assert_eq!(body["detail"], "invalid body: it must be a JSON object, not an array", "{path}");
+    }
+    assert_eq!(host.get_json(sessions).await.as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
 async fn a_body_with_another_content_type_is_415() {
     let host = Host::start().await;
     let request = host.request(Method::POST, "/run").header("content-type", "text/plain").body("{}");
@@ -86,6 +101,22 @@ async fn a_body_with_another_content_type_is_415() {
     for fine in ["application/json; charset=utf-8", "Application/JSON", "application/vnd.adk+json"] {
         let request = host.request(Method::POST, "/run").header("content-type", fine).body("{}");
         problem(request.send().await.unwrap(), 400, "BAD_INPUT").await;
+    }
+}
+
+#[tokio::test]
+async fn a_compressed_body_is_415() {
+    let host = Host::start().await;
+    host.session("says").await;
+    for (method, path) in [(Method::POST, "/run"), (Method::PUT, "/apps/says/users/u/sessions/s/artifacts/a.json")] {
+        let request = |coding: &'static str| {
+            let request = host.request(method.clone(), path).header("content-type", "application/json");
+            request.header("content-encoding", coding).body("{}").send()
+        };
+        let body = problem(request("gzip").await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
+        let expected = "the body is encoded as `gzip`; send it as it is, without the header `Content-Encoding`";
+        assert_eq!(body["detail"], expected, "{path}");
+        assert_ne!(request("identity").await.unwrap().status(), 415, "{path}");
     }
 }
 
@@ -214,6 +245,24 @@ async fn a_server_on_the_network_accepts_its_configured_names() {
     assert!(!rebound.contains("hatchery.yaml"), "{rebound}");
     let foreign = get("Host: agents.example\r\nOrigin: https://evil.example").await;
     assert!(foreign.starts_with("HTTP/1.1 403") && foreign.contains("ORIGIN_NOT_ALLOWED"), "{foreign}");
+}
+
+#[tokio::test]
+async fn a_request_over_http_1_1_names_its_host_once() {
+    let host = Host::start().await;
+    let missing = "the header `Host` is missing; send the name of this server";
+    let several = "the request has several headers `Host`; send one";
+    for (head, status, detail) in [
+        ("HTTP/1.1", 400, missing),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: evil.example", 400, several),
+        ("HTTP/1.1\r\nHost: localhost\r\nHost: localhost", 400, several),
+        ("HTTP/1.1\r\nHost: localhost", 200, "ok"),
+        ("HTTP/1.0", 200, "ok"),
+    ] {
+        let request = format!("GET /health {head}\r\nConnection: close\r\n\r\n");
+        let answer = String::from_utf8(host.exchange(request.as_bytes()).await).unwrap();
+        assert!(answer.contains(&format!(" {status} ")) && answer.contains(detail), "{head}: {answer}");
+    }
 }
 
 #[tokio::test]

@@ -109,6 +109,8 @@ async fn errors_have_their_status() {
     let renamed = host.request(Method::PUT, "/apps/says/eval_sets/set/evals/c").json(&json!({"evalId": "d"}));
     let refused = problem(renamed.send().await.unwrap(), 400, "BAD_INPUT").await;
     assert_eq!(refused["detail"], "`evalId` differs from the id in the path; the id of a case cannot be changed");
+    let new = host.request(Method::PUT, "/apps/says/eval_sets/set/evals/new").json(&json!({"evalId": "new"}));
+    problem(new.send().await.unwrap(), 404, "EVAL_CASE_NOT_FOUND").await;
     let patch = host.request(Method::PATCH, "/apps/says/eval_sets").send().await.unwrap();
     let refused = problem(patch, 405, "METHOD_NOT_ALLOWED").await;
     assert_eq!(

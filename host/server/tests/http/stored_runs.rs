@@ -44,7 +44,9 @@ fn expected(parts: &[(&str, &str)]) -> Vec<(String, String)> {
 async fn a_run_can_be_read_and_names_its_error() {
     let host = Host::start().await;
     host.session("fails").await;
-    host.post("/run", &body_of("fails", "a/run")).await;
+    let response = host.post("/run", &body_of("fails", "a/run")).await;
+    assert_eq!(response.headers()["x-hatchery-run"], "a/run");
+    problem(response, 500, "AGENT_FAILED").await;
     let run = host.get_json("/apps/fails/users/u/sessions/s/runs/a%2Frun").await;
     let times = (run["accepted"].as_f64().unwrap(), run["updated"].as_f64().unwrap());
     assert!(times.0 > 1e9 && times.1 > times.0, "{run}");
@@ -123,6 +125,7 @@ async fn the_events_of_a_run_are_its_stored_events_and_the_events_that_follow() 
     assert_eq!(parse(&follow(&host, &format!("{path}?after=2"), "").await), all[1..]);
     assert_eq!(parse(&follow(&host, &path, "Last-Event-ID: 2\r\n").await), all[1..]);
     assert_eq!(parse(&follow(&host, &format!("{path}?after=0"), "Last-Event-ID: 3\r\n").await), all[2..]);
+    assert_eq!(parse(&follow(&host, &format!("{path}?after={}", u64::MAX), "").await), all[2..]);
     let bad = host.request(reqwest::Method::GET, &path).header("Last-Event-ID", "x").send().await.unwrap();
     let error = problem(bad, 400, "BAD_INPUT").await;
     assert_eq!(error["detail"], "the header `Last-Event-ID` is not the id of an event of this stream");

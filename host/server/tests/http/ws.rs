@@ -17,7 +17,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 
-use crate::support::{Host, TIMEOUT, run_body, wait_for};
+use crate::support::{Host, TIMEOUT, problem, run_body, wait_for};
 
 /// A connection to `/ws`.
 pub struct Socket(WebSocketStream<TcpStream>);
@@ -251,4 +251,15 @@ async fn a_run_whose_cancellation_has_failed_can_be_cancelled_again() {
     socket.send(&cancel).await;
     wait_for(&host.signals.cancelled).await;
     assert_eq!(socket.until("end").await["run"]["state"], "cancelled");
+}
+
+#[tokio::test]
+async fn a_request_without_a_websocket_gets_the_version_to_use() {
+    let host = Host::start().await;
+    for path in ["/ws", "/run_live?app_name=says&user_id=u&session_id=s"] {
+        let response = host.get(path).await;
+        assert_eq!(response.headers()["upgrade"], "websocket", "{path}");
+        assert_eq!(response.headers()["sec-websocket-version"], "13", "{path}");
+        problem(response, 426, "UPGRADE_REQUIRED").await;
+    }
 }
