@@ -125,14 +125,14 @@ fn tool_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 
 /// A callback by name.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `- name: CALLBACK`")]
 pub(super) struct NameRef {
     pub(super) name: String,
 }
 
 /// A tool by name, with optional arguments.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `- name: TOOL`")]
 pub(super) struct ToolRef {
     /// Without the package of ADK.
     #[serde(deserialize_with = "tool_name")]
@@ -151,7 +151,7 @@ fn default_true() -> bool {
 
 /// A sub-agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `config_path: FILE` or `code: AGENT`")]
 pub(super) struct SubAgentRef {
     #[serde(alias = "configPath")]
     pub(super) config_path: Option<String>,

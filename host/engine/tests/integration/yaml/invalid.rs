@@ -18,6 +18,30 @@ fn the_error_of_a_wrong_type_has_its_location() {
 }
 
 #[test]
+fn the_error_of_a_bare_name_shows_the_mapping_that_is_expected() {
+    let with = |entry: &str| error_of(&format!("name: root\ninstruction: x\n{entry}\n"));
+    assert_eq!(
+        with("tools: [exit_loop]"),
+        "root_agent.yaml:3:9: tools[0]: invalid type: string \"exit_loop\", expected a mapping: write `- name: TOOL`"
+    );
+    assert_eq!(
+        with("before_tool_callbacks: [guard]"),
+        "root_agent.yaml:3:25: before_tool_callbacks[0]: invalid type: string \"guard\", expected a mapping: write \
+         `- name: CALLBACK`"
+    );
+    assert_eq!(
+        with("sub_agents: [b.yaml]"),
+        "root_agent.yaml:3:14: sub_agents[0]: invalid type: string \"b.yaml\", expected a mapping: write `config_path: FILE` \
+         or `code: AGENT`"
+    );
+    assert_eq!(
+        with("tools:\n  - name: AgentTool\n    args: { agent: b.yaml }"),
+        "root_agent.yaml:4:5: AgentTool: `agent`: invalid type: string \"b.yaml\", expected a mapping: write \
+         `config_path: FILE` or `code: AGENT`"
+    );
+}
+
+#[test]
 fn the_error_of_a_key_of_another_class_names_the_class() {
     assert_eq!(
         error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
