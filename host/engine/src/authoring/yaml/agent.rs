@@ -51,6 +51,11 @@ impl TreeLoader<'_> {
             let message = format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.name());
             return Err(source.error(&key, "", message));
         }
+        if let Some(key) = config.zero_limit() {
+            let message =
+                format!("`{key}` is 0, so the agent could do nothing; raise it, or leave it out for no limit");
+            return Err(source.error(key, "", message));
+        }
         if config.name.trim().is_empty() {
             return Err(source.error("name", "", "Agent name is required: add `name: …`".into()));
         }

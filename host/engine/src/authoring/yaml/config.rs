@@ -215,6 +215,12 @@ impl AgentConfig {
         }
         None
     }
+
+    /// Returns the key of a limit that is 0, with which the agent could not even begin.
+    pub(super) fn zero_limit(&self) -> Option<&'static str> {
+        let limits = [("max_iterations", self.max_iterations), ("max_steps", self.max_steps)];
+        limits.into_iter().find_map(|(key, limit)| (limit == Some(0)).then_some(key))
+    }
 }
 
 /// Reads a planner: its name, or the settings of the model's own thinking.

@@ -42,6 +42,18 @@ fn the_error_of_a_bare_name_shows_the_mapping_that_is_expected() {
 }
 
 #[test]
+fn limits_of_zero_are_refused() {
+    assert_eq!(
+        error_of("agent_class: LoopAgent\nname: root\nmax_iterations: 0\n"),
+        "root_agent.yaml:3:1: `max_iterations` is 0, so the agent could do nothing; raise it, or leave it out for no limit"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nmaxSteps: 0\n"),
+        "root_agent.yaml:3:1: `max_steps` is 0, so the agent could do nothing; raise it, or leave it out for no limit"
+    );
+}
+
+#[test]
 fn the_error_of_a_key_of_another_class_names_the_class() {
     assert_eq!(
         error_of("agent_class: SequentialAgent\nname: root\nmodel: x\n"),
