@@ -120,7 +120,7 @@ impl ToolSource for FileTools<'_, '_, '_> {
     }
 
     fn agent(&mut self, agent: SubAgentRef) -> Result<Agent, ConfigError> {
-        self.loader.sub_agent(&agent, self.source)
+        self.loader.tool_agent(&agent, self.source)
     }
 
     fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, ConfigError> {
