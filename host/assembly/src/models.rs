@@ -65,11 +65,12 @@ pub fn unusable_models(apps: &[Arc<App>], models: &dyn ModelResolver) -> Vec<Unu
     failed.collect()
 }
 
-/// Returns the models that the agents of apps name, each with the apps.
+/// Returns the models that the agents of apps name, and the agents that are called as tools, each with the apps.
 pub fn models_of(apps: &[Arc<App>]) -> BTreeMap<String, Vec<String>> {
     let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for app in apps {
-        let models = app.tree.iter().filter_map(|(_, agent)| model_of(agent));
+        let agents = app.trees().into_iter().flat_map(|tree| tree.iter());
+        let models = agents.filter_map(|(_, agent)| model_of(agent));
         for name in models.flat_map(|model| std::iter::once(model.name()).chain(model.names().skip(1))) {
             let users = users.entry(name.to_owned()).or_default();
             if !users.contains(&app.name) {

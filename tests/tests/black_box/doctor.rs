@@ -49,6 +49,22 @@ async fn the_command_that_grants_what_is_missing_names_the_folder() -> Result<()
     Ok(())
 }
 
+#[tokio::test]
+async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<()> {
+    let folder = Folder::empty()?;
+    let tool = "tools:\n  - name: AgentTool\n    args: { agent: { config_path: helper.yaml } }\n";
+    folder.put("desk/root_agent.yaml", yaml_agent("scripted:desk/answers.yaml") + tool)?;
+    folder.put("desk/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let helper = "name: helper\ninstruction: Help.\n";
+    folder.put("desk/helper.yaml", format!("{helper}model: nobody/none\n"))?;
+    let output = check_with_errors(&folder).await?;
+    assert_contains(&output, &["✗ model `nobody/none`: no provider serves this name", "(used by `desk`)"]);
+    folder.put("desk/helper.yaml", helper)?;
+    let output = check_without_errors(&folder).await?;
+    assert_contains(&output, &["! app `desk`: the agent `helper` has no model and inherits none"]);
+    Ok(())
+}
+
 /// The operator's configuration for agents that use other programs, hosts and folders.
 const CONNECTIONS: &str = "mcp: {servers: {files: {command: none-such}}}
 a2a: {agents: {far: {card: 'http://127.0.0.1:1/card'}}}

@@ -1,5 +1,6 @@
 //! Checks the models of agents: providers, API keys, and scripts of `scripted:` models.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use hatchery::models::{model_of, models_of};
@@ -25,16 +26,24 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
 }
 
 /// Returns a warning for each LLM agent that neither has a model nor inherits one. A plugin can still provide it.
-fn check_agents(app: &App) -> impl Iterator<Item = Finding> {
-    let has_model = |id: AgentId| {
-        let mut agents = std::iter::once(id).chain(app.tree.ancestors(id));
-        agents.any(|id| model_of(app.tree.agent(id)).is_some())
-    };
-    let llm_agents = app.tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
-    llm_agents.filter(move |(id, _)| !has_model(*id)).map(|(_, agent)| {
-        let message = format!("app `{}`: the agent `{}` has no model and inherits none", app.name, agent.name);
+fn check_agents(app: &App) -> Vec<Finding> {
+    let mut names = Vec::new();
+    for tree in app.trees() {
+        let has_model = |id: AgentId| {
+            let mut agents = std::iter::once(id).chain(tree.ancestors(id));
+            agents.any(|id| model_of(tree.agent(id)).is_some())
+        };
+        let llm_agents = tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
+        names.extend(llm_agents.filter(|(id, _)| !has_model(*id)).map(|(_, agent)| agent.name.as_str()));
+    }
+    let mut seen = HashSet::new();
+    // Several agents may call the same one as a tool.
+    names.retain(|name| seen.insert(*name));
+    let warning = |name: &str| {
+        let message = format!("app `{}`: the agent `{name}` has no model and inherits none", app.name);
         Finding::warning(message).with_fix("model: gemini-2.5-flash")
-    })
+    };
+    names.into_iter().map(warning).collect()
 }
 
 fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, apps: &[String]) -> Finding {
