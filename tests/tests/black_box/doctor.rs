@@ -65,6 +65,16 @@ async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<(
     Ok(())
 }
 
+#[tokio::test]
+async fn a_workflow_agent_without_sub_agents_is_a_warning() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("flow/root_agent.yaml", "agent_class: SequentialAgent\nname: flow\n")?;
+    let output = check_without_errors(&folder).await?;
+    assert_contains(&output, &["! app `flow`: the sequential agent `flow` has no sub-agents, so it does nothing"]);
+    assert_contains(&output, &["sub_agents: [{ config_path: FILE.yaml }]"]);
+    Ok(())
+}
+
 /// The operator's configuration for agents that use other programs, hosts and folders.
 const CONNECTIONS: &str = "mcp: {servers: {files: {command: none-such}}}
 a2a: {agents: {far: {card: 'http://127.0.0.1:1/card'}}}

@@ -1,10 +1,13 @@
-//! Checks files: the contract version of each component, rejected files, and name conflicts.
+//! Checks files: the contract version of each component, rejected files, name conflicts, and workflow agents without
+//! sub-agents.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
-use hatchery_core::ItemKind;
+use hatchery_core::{AgentKind, ItemKind};
+use hatchery_engine::App;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
@@ -20,7 +23,25 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         return vec![Finding::warning(message).with_fix(fix)];
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
-    files.chain(diagnosis.catalog.components.values().flat_map(check_tools)).collect()
+    let tools = diagnosis.catalog.components.values().flat_map(check_tools);
+    files.chain(tools).chain(diagnosis.catalog.apps.values().flat_map(|app| check_workflows(app))).collect()
+}
+
+/// Returns a warning for each workflow agent that has nothing to run.
+fn check_workflows(app: &App) -> Vec<Finding> {
+    let is_workflow =
+        |kind: &AgentKind| matches!(kind, AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. });
+    // By name, because several agents may call the same one as a tool.
+    let mut idle = BTreeMap::new();
+    for tree in app.trees() {
+        let agents = tree.iter().filter(|(id, agent)| is_workflow(&agent.kind) && tree.children(*id).is_empty());
+        idle.extend(agents.map(|(_, agent)| (agent.name.as_str(), agent.kind.label())));
+    }
+    let warning = |(name, kind): (&str, &str)| {
+        let message = format!("app `{}`: the {kind} agent `{name}` has no sub-agents, so it does nothing", app.name);
+        Finding::warning(message).with_fix("sub_agents: [{ config_path: FILE.yaml }]")
+    };
+    idle.into_iter().map(warning).collect()
 }
 
 /// Returns an error for each tool that no model can call.
