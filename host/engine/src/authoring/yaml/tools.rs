@@ -11,6 +11,7 @@ use super::agent::TreeLoader;
 use super::config::{self, SubAgentRef, ToolRef};
 use super::error::ConfigError;
 use super::file::Source;
+use crate::authoring::build::invalid_name;
 use crate::authoring::tools::{ToolSource, ToolUse, resolve_tool};
 use crate::llm::tool_resolution::RESERVED;
 use crate::tools::toolsets::IntoToolset;
@@ -26,6 +27,10 @@ impl TreeLoader<'_> {
             let name = &tool.declaration().name;
             if RESERVED.contains(&name.as_str()) {
                 let message = format!("`{name}` is a built-in tool; give this tool another name");
+                return Err(source.error("name", &reference.name, message));
+            }
+            if let Some(reason) = invalid_name(name) {
+                let message = format!("models cannot call the tool `{name}`, because its name {reason}; rename it");
                 return Err(source.error("name", &reference.name, message));
             }
             if resolved.iter().any(|other| other.declaration().name == *name) {
@@ -70,7 +75,12 @@ impl TreeLoader<'_> {
             }
             toolset = toolset.only(names).into_toolset();
         }
-        if let Some(prefix) = args.prefix {
+        if let Some(prefix) = args.prefix.filter(|prefix| !prefix.is_empty()) {
+            if let Some(reason) = invalid_name(&prefix) {
+                let message =
+                    format!("{TOOLSET}: models cannot call tools with the prefix `{prefix}`, because it {reason}");
+                return Err(source.error("prefix", "", message));
+            }
             toolset = toolset.prefix(prefix).into_toolset();
         }
         Ok(Self::with_call_settings(toolset, reference))

@@ -91,6 +91,27 @@ fn errors_of_tool_arguments_name_the_argument() {
     );
 }
 
+#[test]
+fn names_that_no_model_can_call_are_refused() {
+    let root = caller("root", "helper.yaml");
+    let helper = "name: my helper\ninstruction: x\n";
+    let error = load(folder(&[("root_agent.yaml", root.as_str()), ("helper.yaml", helper)]).path()).err().unwrap();
+    assert_eq!(
+        error,
+        "root_agent.yaml:4:5: models cannot call the tool `my helper`, because its name may hold only letters, digits, `_`, `-` \
+         and dots; rename it"
+    );
+    let text = "name: root\ninstruction: x\ntools:\n  - name: Toolset\n    args: { name: shop, prefix: 'my ' }\n";
+    let error =
+        AgentLoader::new(&with_toolsets()).load(&folder(&[("root_agent.yaml", text)]).path().join("root_agent.yaml"));
+    let error = error.err().unwrap();
+    assert_eq!(error.location(), Some((5, 25)));
+    assert_eq!(
+        error.message(),
+        "Toolset: models cannot call tools with the prefix `my `, because it may hold only letters, digits, `_`, `-` and dots"
+    );
+}
+
 /// Returns an LLM agent that calls the agent of `file` as a tool.
 fn caller(name: &str, file: &str) -> String {
     format!(
