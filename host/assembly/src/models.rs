@@ -5,9 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use hatchery_core::{Agent, AgentKind, Embedder, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver};
+use hatchery_core::{
+    Agent, AgentKind, Embedder, ItemResolver, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver,
+    ResolveError,
+};
 use hatchery_engine::App;
 use hatchery_models::ModelProviders;
+
+use crate::config::Config;
 
 /// The model providers of the configuration in force. Runs keep the models that they have started with.
 pub(crate) struct LiveModels(ArcSwap<ModelProviders>);
@@ -40,34 +45,51 @@ impl ModelResolver for LiveModels {
     }
 }
 
-/// A model that agents name and that cannot be used.
+/// A model that is named and cannot be used.
 #[derive(Debug)]
 pub struct UnusableModel {
     pub model: String,
-    /// The apps whose agents name it.
-    pub apps: Vec<String>,
+    /// The apps whose agents name it, or the keys of the configuration that do.
+    pub users: Vec<String>,
     pub error: ModelError,
 }
 
 impl fmt::Display for UnusableModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let apps: Vec<_> = self.apps.iter().map(|app| format!("`{app}`")).collect();
-        write!(f, "{} (used by {})", self.error, apps.join(", "))
+        let users: Vec<_> = self.users.iter().map(|user| format!("`{user}`")).collect();
+        write!(f, "{} (used by {})", self.error, users.join(", "))
     }
 }
 
-/// Returns the models of apps that cannot be used, by name. No model is called.
-pub fn unusable_models(apps: &[Arc<App>], models: &dyn ModelResolver) -> Vec<UnusableModel> {
-    let failed = models_of(apps).into_iter().filter_map(|(model, apps)| {
+/// The users of models, by the name of the model.
+pub type ModelUsers = BTreeMap<String, Vec<String>>;
+
+/// Returns the models that cannot be used, by name. No model is called.
+pub fn unusable_models(users: ModelUsers, models: &dyn ModelResolver) -> Vec<UnusableModel> {
+    let failed = users.into_iter().filter_map(|(model, users)| {
         let error = models.model(&model).err()?;
-        Some(UnusableModel { model, apps, error })
+        Some(UnusableModel { model, users, error })
     });
     failed.collect()
 }
 
+/// Returns the models that a configuration names as summarizers of compactions, each with the keys. A name of a summarizer
+/// in `items` is none.
+pub fn summarizers_of(config: &Config, items: &dyn ItemResolver) -> ModelUsers {
+    let apps = config.apps.iter().map(|(name, app)| (format!("apps.{name}.compaction"), app));
+    let mut users = ModelUsers::new();
+    for (key, app) in std::iter::once(("app_defaults.compaction".to_owned(), &config.app_defaults)).chain(apps) {
+        let name = app.compaction.as_ref().and_then(|compaction| compaction.summarizer.as_ref());
+        if let Some(name) = name.filter(|name| matches!(items.summarizer(name), Err(ResolveError::Unknown { .. }))) {
+            users.entry(name.clone()).or_default().push(key);
+        }
+    }
+    users
+}
+
 /// Returns the models that the agents of apps name, and the agents that are called as tools, each with the apps.
-pub fn models_of(apps: &[Arc<App>]) -> BTreeMap<String, Vec<String>> {
-    let mut users: BTreeMap<String, Vec<String>> = BTreeMap::new();
+pub fn models_of(apps: &[Arc<App>]) -> ModelUsers {
+    let mut users = ModelUsers::new();
     for app in apps {
         let agents = app.trees().into_iter().flat_map(|tree| tree.iter());
         let models = agents.filter_map(|(_, agent)| model_of(agent));

@@ -66,6 +66,26 @@ async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<(
 }
 
 #[tokio::test]
+async fn a_summarizer_that_is_neither_of_a_component_nor_a_model_is_an_error() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.put("hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let with = |summarizer: &str| {
+        let yaml =
+            format!("apps: {{hello: {{compaction: {{interval: 1, overlap: 0, summarizer: '{summarizer}'}}}}}}\n");
+        folder.put("hatchery.yaml", yaml)
+    };
+    with("nobody/none")?;
+    let output = check_with_errors(&folder).await?;
+    let missing = "✗ model `nobody/none`: no provider serves this name";
+    assert_contains(&output, &[missing, "(used by `apps.hello.compaction`)"]);
+    with("scripted:hello/answers.yaml")?;
+    let output = check_without_errors(&folder).await?;
+    assert_contains(&output, &["✓ model `scripted:hello/answers.yaml` (used by `hello`, `apps.hello.compaction`)"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_workflow_agent_without_sub_agents_is_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("flow/root_agent.yaml", "agent_class: SequentialAgent\nname: flow\n")?;

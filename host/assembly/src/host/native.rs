@@ -15,7 +15,7 @@ use hatchery_wasm::{CatalogHandle, Inspection};
 use tokio::sync::watch;
 
 use crate::app_files::AppFiles;
-use crate::models::unusable_models;
+use crate::models::{models_of, unusable_models};
 use crate::source::{AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
 
 /// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
@@ -65,7 +65,8 @@ impl AppSource for HostApps {
         let mut report = self.catalog.as_ref().map(AppSource::report).unwrap_or_default();
         report.files.extend(self.config_state.get());
         let apps: Vec<_> = self.app_names().iter().filter_map(|name| self.app(name)).collect();
-        report.warnings = unusable_models(&apps, self.models.as_ref()).into_iter().map(|it| it.to_string()).collect();
+        let unusable = unusable_models(models_of(&apps), self.models.as_ref());
+        report.warnings = unusable.iter().map(ToString::to_string).collect();
         report
     }
 

@@ -1,9 +1,9 @@
-//! Checks the models of agents: providers, API keys, and scripts of `scripted:` models.
+//! Checks the models of agents and of summarizers: providers, API keys, and scripts of `scripted:` models.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use hatchery::models::{model_of, models_of};
+use hatchery::models::{model_of, models_of, summarizers_of};
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quote_path;
 use hatchery_core::{AgentId, AgentKind, ModelResolver};
@@ -20,8 +20,11 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let fallback = services::models(&config, &scripts);
     let resolver = CatalogModels { catalog: diagnosis.catalog_handle.clone(), fallback };
     let apps = &diagnosis.catalog.apps;
-    let users = models_of(&apps.values().cloned().collect::<Vec<_>>());
-    let models = users.into_iter().map(|(model, apps)| check_model(&scripts, &resolver, &model, &apps));
+    let mut users = models_of(&apps.values().cloned().collect::<Vec<_>>());
+    for (model, keys) in summarizers_of(&config, &*diagnosis.catalog) {
+        users.entry(model).or_default().extend(keys);
+    }
+    let models = users.into_iter().map(|(model, users)| check_model(&scripts, &resolver, &model, &users));
     models.chain(apps.values().flat_map(|app| check_agents(app))).collect()
 }
 
@@ -46,26 +49,26 @@ fn check_agents(app: &App) -> Vec<Finding> {
     names.into_iter().map(warning).collect()
 }
 
-fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, apps: &[String]) -> Finding {
-    let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
+fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, users: &[String]) -> Finding {
+    let users = users.iter().map(|user| format!("`{user}`")).collect::<Vec<_>>().join(", ");
     if let Err(error) = resolver.model(model) {
-        let finding = Finding::error(format!("{error} (used by {apps})"));
+        let finding = Finding::error(format!("{error} (used by {users})"));
         return match missing_variable(&error.to_string()) {
             Some(variable) => finding.with_fix(format!("export {variable}=")),
             None => finding,
         };
     }
     let Some(script) = SCRIPT_PREFIXES.iter().find_map(|prefix| model.strip_prefix(prefix)) else {
-        return Finding::ok(format!("model `{model}` (used by {apps})"));
+        return Finding::ok(format!("model `{model}` (used by {users})"));
     };
     let file = scripts.file(script);
     if !file.is_file() {
-        let message = format!("model `{model}`: script {} not found (used by {apps})", file.display());
+        let message = format!("model `{model}`: script {} not found (used by {users})", file.display());
         return Finding::error(message).with_fix(create_script_command(&file));
     }
     match scripts.check(script) {
-        Ok(()) => Finding::ok(format!("model `{model}` (used by {apps})")),
-        Err(error) => Finding::error(format!("model `{model}`: {error} (used by {apps})")),
+        Ok(()) => Finding::ok(format!("model `{model}` (used by {users})")),
+        Err(error) => Finding::error(format!("model `{model}`: {error} (used by {users})")),
     }
 }
 
