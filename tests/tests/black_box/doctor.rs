@@ -90,8 +90,23 @@ async fn a_workflow_agent_without_sub_agents_is_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("flow/root_agent.yaml", "agent_class: SequentialAgent\nname: flow\n")?;
     let output = check_without_errors(&folder).await?;
-    assert_contains(&output, &["! app `flow`: the sequential agent `flow` has no sub-agents, so it does nothing"]);
+    let problem = "! app `flow`: the agent `flow` is a sequential agent without sub-agents, so it does nothing";
+    assert_contains(&output, &[problem]);
     assert_contains(&output, &["sub_agents: [{ config_path: FILE.yaml }]"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_global_instruction_that_has_no_effect_is_a_warning() -> Result<()> {
+    let folder = Folder::empty()?;
+    let root = "agent_class: SequentialAgent\nname: flow\nsub_agents: [{ config_path: step.yaml }]\n";
+    folder.put("flow/root_agent.yaml", root)?;
+    folder.put("flow/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let step = "name: step\ninstruction: Go.\nglobal_instruction: Be brief.\nmodel: scripted:flow/answers.yaml\n";
+    folder.put("flow/step.yaml", step)?;
+    let output = check_without_errors(&folder).await?;
+    let problem = "! app `flow`: the agent `step` has a `global_instruction`, which has an effect in a root agent only";
+    assert_contains(&output, &[problem, "plugins: [{ name: global_instruction, args: { instruction: TEXT } }]"]);
     Ok(())
 }
 

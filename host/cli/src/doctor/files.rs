@@ -1,12 +1,12 @@
-//! Checks files: the contract version of each component, rejected files, name conflicts, and workflow agents without
-//! sub-agents.
+//! Checks files: the contract version of each component, rejected files, name conflicts, and agents with settings
+//! that have no effect.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
-use hatchery_core::{AgentKind, ItemKind};
+use hatchery_core::{AgentId, AgentKind, AgentTree, Instruction, ItemKind};
 use hatchery_engine::App;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
@@ -24,24 +24,41 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
     let tools = diagnosis.catalog.components.values().flat_map(check_tools);
-    files.chain(tools).chain(diagnosis.catalog.apps.values().flat_map(|app| check_workflows(app))).collect()
+    files.chain(tools).chain(diagnosis.catalog.apps.values().flat_map(|app| check_agents(app))).collect()
 }
 
-/// Returns a warning for each workflow agent that has nothing to run.
-fn check_workflows(app: &App) -> Vec<Finding> {
-    let is_workflow =
-        |kind: &AgentKind| matches!(kind, AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. });
+/// Returns a warning for each agent with a setting that has no effect, or without one that it needs.
+fn check_agents(app: &App) -> Vec<Finding> {
     // By name, because several agents may call the same one as a tool.
-    let mut idle = BTreeMap::new();
+    let mut problems = BTreeMap::new();
     for tree in app.trees() {
-        let agents = tree.iter().filter(|(id, agent)| is_workflow(&agent.kind) && tree.children(*id).is_empty());
-        idle.extend(agents.map(|(_, agent)| (agent.name.as_str(), agent.kind.label())));
+        let found = tree.iter().filter_map(|(id, agent)| Some((agent.name.as_str(), problem(tree, id)?)));
+        problems.extend(found);
     }
-    let warning = |(name, kind): (&str, &str)| {
-        let message = format!("app `{}`: the {kind} agent `{name}` has no sub-agents, so it does nothing", app.name);
-        Finding::warning(message).with_fix("sub_agents: [{ config_path: FILE.yaml }]")
+    let warning = |(name, (problem, fix)): (&str, (String, &str))| {
+        Finding::warning(format!("app `{}`: the agent `{name}` {problem}", app.name)).with_fix(fix)
     };
-    idle.into_iter().map(warning).collect()
+    problems.into_iter().map(warning).collect()
+}
+
+/// Returns the problem of an agent, and its fix.
+fn problem(tree: &AgentTree, id: AgentId) -> Option<(String, &'static str)> {
+    let agent = tree.agent(id);
+    match &agent.kind {
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } if tree.children(id).is_empty() => {
+            let problem = format!("is a {} agent without sub-agents, so it does nothing", agent.kind.label());
+            Some((problem, "sub_agents: [{ config_path: FILE.yaml }]"))
+        }
+        AgentKind::Llm(llm) if id != tree.root() && !matches!(llm.global_instruction, Instruction::None) => {
+            let problem = "has a `global_instruction`, which has an effect in a root agent only".to_owned();
+            Some((problem, "plugins: [{ name: global_instruction, args: { instruction: TEXT } }]"))
+        }
+        AgentKind::Sequential
+        | AgentKind::Parallel
+        | AgentKind::Loop { .. }
+        | AgentKind::Llm(_)
+        | AgentKind::Custom(_) => None,
+    }
 }
 
 /// Returns an error for each tool that no model can call.
