@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::app_files::AppFiles;
 use crate::config::{AppConfig, Config};
-use crate::models::{summarizers_of, unusable_models};
+use crate::models::{models_of_config, unusable_models};
 use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 
 /// The apps of another source, with their settings from a configuration.
@@ -81,7 +81,8 @@ impl SettingsTable {
 }
 
 impl<S: AppSource> ConfiguredApps<S> {
-    /// Applies `settings` to the apps of `source`. The report warns of summarizers that are not in `models`.
+    /// Applies `settings` to the apps of `source`. The report warns of models of the configuration that
+    /// are not in `models`.
     pub(crate) fn new(source: S, settings: LiveAppSettings, models: Arc<dyn ModelResolver>) -> Self {
         Self { source, settings, models }
     }
@@ -112,8 +113,8 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
         // A component that is loading may have the summarizer.
         if self.loading().is_empty() {
             let items = self.settings.catalog.snapshot().resolver;
-            let summarizers = summarizers_of(&self.settings.current.load().config, items.as_ref());
-            let unusable = unusable_models(summarizers, self.models.as_ref());
+            let named = models_of_config(&self.settings.current.load().config, items.as_ref());
+            let unusable = unusable_models(named, self.models.as_ref());
             report.warnings.extend(unusable.iter().map(ToString::to_string));
         }
         report
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summarizer_that_is_no_model_is_a_warning() {
+    fn a_model_of_the_configuration_that_cannot_be_used_is_a_warning() {
         let warnings = |yaml| apps(yaml).report().warnings;
         assert_eq!(
             warnings(
@@ -246,6 +247,10 @@ mod tests {
                  apps: {dice: {compaction: {interval: 3, overlap: 1, summarizer: gemni}}}\n"
             ),
             ["model `gemni`: there is none (used by `app_defaults.compaction`, `apps.dice.compaction`)"]
+        );
+        assert_eq!(
+            warnings("models: {fallback: {a: [b], c: [b]}}"),
+            ["model `b`: there is none (used by `models.fallback`)"]
         );
         assert_eq!(warnings("app_defaults: {compaction: {interval: 9, overlap: 1}}"), [""; 0]);
     }

@@ -73,15 +73,19 @@ pub fn unusable_models(users: ModelUsers, models: &dyn ModelResolver) -> Vec<Unu
     failed.collect()
 }
 
-/// Returns the models that a configuration names as summarizers of compactions, each with the keys. A name of a summarizer
-/// in `items` is none.
-pub fn summarizers_of(config: &Config, items: &dyn ItemResolver) -> ModelUsers {
+/// Returns the models that a configuration names, each with the keys: models that take over, and summarizers of
+/// compactions. A name of a summarizer in `items` is none.
+pub fn models_of_config(config: &Config, items: &dyn ItemResolver) -> ModelUsers {
+    let fallbacks = config.models.fallback.values().flatten().map(|name| (name, "models.fallback".to_owned()));
     let apps = config.apps.iter().map(|(name, app)| (format!("apps.{name}.compaction"), app));
+    let apps = std::iter::once(("app_defaults.compaction".to_owned(), &config.app_defaults)).chain(apps);
+    let summarizers = apps.filter_map(|(key, app)| Some((app.compaction.as_ref()?.summarizer.as_ref()?, key)));
+    let is_model = |name: &str| matches!(items.summarizer(name), Err(ResolveError::Unknown { .. }));
     let mut users = ModelUsers::new();
-    for (key, app) in std::iter::once(("app_defaults.compaction".to_owned(), &config.app_defaults)).chain(apps) {
-        let name = app.compaction.as_ref().and_then(|compaction| compaction.summarizer.as_ref());
-        if let Some(name) = name.filter(|name| matches!(items.summarizer(name), Err(ResolveError::Unknown { .. }))) {
-            users.entry(name.clone()).or_default().push(key);
+    for (name, key) in fallbacks.chain(summarizers.filter(|(name, _)| is_model(name))) {
+        let keys = users.entry(name.clone()).or_default();
+        if !keys.contains(&key) {
+            keys.push(key);
         }
     }
     users

@@ -66,7 +66,7 @@ async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<(
 }
 
 #[tokio::test]
-async fn a_summarizer_that_is_neither_of_a_component_nor_a_model_is_an_error() -> Result<()> {
+async fn models_that_the_configuration_names_are_checked() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.put("hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
@@ -82,6 +82,8 @@ async fn a_summarizer_that_is_neither_of_a_component_nor_a_model_is_an_error() -
     with("scripted:hello/answers.yaml")?;
     let output = check_without_errors(&folder).await?;
     assert_contains(&output, &["✓ model `scripted:hello/answers.yaml` (used by `hello`, `apps.hello.compaction`)"]);
+    folder.put("hatchery.yaml", "models: {fallback: {'scripted:hello/answers.yaml': [nobody/none]}}\n")?;
+    assert_contains(&check_with_errors(&folder).await?, &[missing, "(used by `models.fallback`)"]);
     Ok(())
 }
 

@@ -1,9 +1,9 @@
-//! Checks the models of agents and of summarizers: providers, API keys, and scripts of `scripted:` models.
+//! Checks the models of agents and of the configuration: providers, API keys, and scripts of `scripted:` models.
 
 use std::collections::HashSet;
 use std::path::Path;
 
-use hatchery::models::{model_of, models_of, summarizers_of};
+use hatchery::models::{model_of, models_of, models_of_config};
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quote_path;
 use hatchery_core::{AgentId, AgentKind, ModelResolver};
@@ -21,7 +21,7 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let resolver = CatalogModels { catalog: diagnosis.catalog_handle.clone(), fallback };
     let apps = &diagnosis.catalog.apps;
     let mut users = models_of(&apps.values().cloned().collect::<Vec<_>>());
-    for (model, keys) in summarizers_of(&config, &*diagnosis.catalog) {
+    for (model, keys) in models_of_config(&config, &*diagnosis.catalog) {
         users.entry(model).or_default().extend(keys);
     }
     let models = users.into_iter().map(|(model, users)| check_model(&scripts, &resolver, &model, &users));
