@@ -114,7 +114,7 @@ pub use live::{
     LiveStream, LiveStreams, QueuedRequest, Reservation, Transcription,
 };
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
-pub use message::{ClientMessage, check_message, invalid_message};
+pub use message::{ClientMessage, MAX_MESSAGE_PARTS, check_message, invalid_message};
 pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
