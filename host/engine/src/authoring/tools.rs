@@ -10,6 +10,10 @@ use serde_json::Value;
 use crate::agents::AgentTool;
 use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation, VertexAiSearch};
 
+/// The built-in tools that take arguments.
+pub(super) const WITH_ARGUMENTS: [&str; 5] =
+    ["AgentTool", "ExampleTool", "LongRunningFunctionTool", "vertex_ai_search", "vertex_ai_rag_retrieval"];
+
 /// A tool in an agent definition.
 #[derive(Debug, Clone, Copy)]
 pub struct ToolUse<'a> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::suggestion::suggestion;
-use hatchery_core::{Agent, ExampleProvider, ResolveError, Tool, Toolset};
+use hatchery_core::{Agent, ExampleProvider, ItemResolver, JsonMap, ResolveError, Tool, Toolset};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::config::{self, SubAgentRef, ToolRef};
 use super::error::ConfigError;
 use super::file::Source;
 use crate::authoring::build::invalid_name;
-use crate::authoring::tools::{ToolSource, ToolUse, resolve_tool};
+use crate::authoring::tools::{ToolSource, ToolUse, WITH_ARGUMENTS, resolve_tool};
 use crate::llm::tool_resolution::RESERVED;
 use crate::tools::toolsets::IntoToolset;
 
@@ -125,8 +125,11 @@ impl ToolSource for FileTools<'_, '_, '_> {
     type AgentRef = SubAgentRef;
 
     fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, ConfigError> {
-        let found = self.loader.options.resolver.tool(name);
-        found.map_err(|error| self.source.resolve_error("tools", name, &error))
+        let resolver = self.loader.options.resolver;
+        resolver.tool(name).map_err(|error| {
+            let error = if name == self.name { with_other_entries(error, resolver) } else { error };
+            self.source.resolve_error("tools", name, &error)
+        })
     }
 
     fn agent(&mut self, agent: SubAgentRef) -> Result<Agent, ConfigError> {
@@ -141,6 +144,16 @@ impl ToolSource for FileTools<'_, '_, '_> {
     fn error(&self, reason: String) -> ConfigError {
         self.source.error("name", self.name, reason)
     }
+}
+
+/// Adds the names of other entries of `tools`, which are no tools by themselves, to the error for an unknown name.
+fn with_other_entries(error: ResolveError, resolver: &dyn ItemResolver) -> ResolveError {
+    let ResolveError::Unknown { kind, name, mut known } = error else { return error };
+    known.extend(WITH_ARGUMENTS.into_iter().chain([TOOLSET]).map(str::to_owned));
+    if let Err(ResolveError::Unknown { known: toolsets, .. }) = resolver.create_toolset(&name, JsonMap::new()) {
+        known.extend(toolsets);
+    }
+    ResolveError::Unknown { kind, name, known }
 }
 
 /// Arguments of `Toolset`.

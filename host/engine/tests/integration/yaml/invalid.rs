@@ -1,5 +1,7 @@
 //! Invalid files.
 
+use hatchery_engine::Extensions;
+
 use super::*;
 
 #[test]
@@ -84,8 +86,21 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
     let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
-        format!("root_agent.yaml:5:5: tools: tool `ad` not found; available: {builtin}`add`; did you mean `add`?")
+        format!(
+            "root_agent.yaml:5:5: tools: tool `ad` not found; available: {builtin}`add`, `AgentTool`, `ExampleTool`, \
+             `LongRunningFunctionTool`, `vertex_ai_search`, `vertex_ai_rag_retrieval`, `Toolset`; did you mean `add`?"
+        )
     );
+    for (misspelt, meant) in [("AgentTol", "AgentTool"), ("Tolset", "Toolset"), ("ShopTolset", "ShopToolset")] {
+        let mut extensions = Extensions::builtin();
+        extensions.toolsets.register("ShopToolset", |_args| Err("it is only named".into()));
+        let text = format!("name: root\ninstruction: x\ntools:\n  - name: {misspelt}\n");
+        let folder = folder(&[("root_agent.yaml", text.as_str())]);
+        let error = load_agent(&folder.path().join("root_agent.yaml"), &extensions).err().unwrap();
+        assert!(error.message().ends_with(&format!("; did you mean `{meant}`?")), "{error}");
+    }
+    let func = "name: root\ninstruction: x\ntools:\n  - name: LongRunningFunctionTool\n    args: { func: AgentTol }\n";
+    assert!(!error_of(func).contains("AgentTool"), "{}", error_of(func));
     assert_eq!(
         error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),
         "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; available: `guard`"
