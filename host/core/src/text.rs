@@ -1,4 +1,5 @@
-//! Untrusted strings in messages and paths: excerpts, truncation, lists of names, percent-encoding.
+//! Untrusted strings in messages, paths and files: excerpts, truncation, lists of names, percent-encoding, byte order
+//! marks.
 
 /// Returns the beginning of a string from a client or a peer, at most `max` bytes, escaped for a message.
 pub fn excerpt(text: &str, max: usize) -> String {
@@ -25,6 +26,11 @@ pub fn truncate_chars(text: &str, max: usize) -> String {
 pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
     let quoted: Vec<_> = names.into_iter().map(|name| format!("`{}`", name.as_ref())).collect();
     if quoted.is_empty() { "none".into() } else { quoted.join(", ") }
+}
+
+/// Returns a text without the byte order mark that some editors write before it.
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Returns a name as a segment of the path of a URL, percent-encoded where necessary.

@@ -237,6 +237,14 @@ fn files_outside_of_the_folder_are_refused() {
 }
 
 #[test]
+fn a_byte_order_mark_is_no_part_of_the_file() {
+    let text = "\u{feff}name: root\ninstruction: x\n";
+    assert_eq!(load(folder(&[("root_agent.yaml", text)]).path()).unwrap().agent.name, "root");
+    let error = error_of("\u{feff}name: a.b\ninstruction: x\n");
+    assert!(error.starts_with("root_agent.yaml:1:1: agent name `a.b` may not hold a dot"), "{error}");
+}
+
+#[test]
 fn a_missing_file_and_a_huge_file_are_refused() {
     let missing = load(TempDir::new().unwrap().path()).err().unwrap();
     assert_eq!(missing, "root_agent.yaml: there is no such file");
