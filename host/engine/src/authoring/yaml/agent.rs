@@ -68,6 +68,11 @@ impl<'a> TreeLoader<'a> {
     }
 
     fn build(&mut self, config: AgentConfig, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        if let AgentClass::Registered(class) = &config.agent_class
+            && !self.options.agent_classes.is_some_and(|classes| classes.contains(class))
+        {
+            return Err(source.error("agent_class", class, self.unknown_class(class)));
+        }
         if let Some((key, class)) = config.misplaced_key() {
             let message = format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.name());
             return Err(source.error(&key, "", message));
@@ -105,15 +110,22 @@ impl<'a> TreeLoader<'a> {
     }
 
     fn registered_kind(&self, class: &str, args: JsonMap) -> Result<AgentKind, String> {
-        let registered = self.options.agent_classes;
-        match registered.and_then(|classes| classes.create(class, args)) {
+        match self.options.agent_classes.and_then(|classes| classes.create(class, args)) {
             Some(kind) => kind.map_err(|reason| format!("agent class `{class}`: {reason}")),
-            None => {
-                let registered = registered.into_iter().flat_map(Factories::names);
-                let known = quoted_list(AgentClass::BUILTIN.into_iter().chain(registered));
-                Err(format!("agent class `{class}` not found; available: {known}"))
-            }
+            None => Err(self.unknown_class(class)),
         }
+    }
+
+    fn unknown_class(&self, class: &str) -> String {
+        let registered = self.options.agent_classes.into_iter().flat_map(Factories::names);
+        let known: Vec<_> = AgentClass::BUILTIN.into_iter().chain(registered).collect();
+        // `Loop` for `LoopAgent`, and typing errors.
+        let meant = known.iter().find(|known| known.strip_suffix("Agent") == Some(class));
+        let suggested = match meant {
+            Some(meant) => format!("; did you mean `{meant}`?"),
+            None => suggestion(class, known.iter().copied()),
+        };
+        format!("agent class `{class}` not found; available: {}{suggested}", quoted_list(&known))
     }
 
     /// Refuses a file in an excluded folder, also if `path` leads there by links.

@@ -206,6 +206,12 @@ fn errors_of_invalid_values_name_the_key() {
         "root_agent.yaml:1:1: agent class `Robot` not found; available: `LlmAgent`, `SequentialAgent`, `ParallelAgent`, \
          `LoopAgent`"
     );
+    for (class, meant) in [("Loop", "LoopAgent"), ("SequentialAgnet", "SequentialAgent")] {
+        // A key of another class is no problem of its own.
+        let error = error_of(&format!("agent_class: {class}\nname: root\nmodel: x\n"));
+        let start = format!("root_agent.yaml:1:1: agent class `{class}` not found; ");
+        assert!(error.starts_with(&start) && error.ends_with(&format!("; did you mean `{meant}`?")), "{error}");
+    }
     assert_eq!(
         error_of("name: root\ninstruction: x\nfallback: [b]\n"),
         "root_agent.yaml:3:1: `fallback` needs a `model` in the same file; the model of another agent has its own"
