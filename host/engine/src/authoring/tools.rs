@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::{Agent, Example, ExampleProvider, JsonMap, Tool};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -126,7 +127,7 @@ pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
 }
 
 pub(super) fn describe_error(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (key, reason) = (error.path().to_string(), error.inner().to_string());
+    let (key, reason) = (error.path().to_string(), explain_syntax_error(&error.inner().to_string()));
     if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
 }
 

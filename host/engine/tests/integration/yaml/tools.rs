@@ -69,6 +69,9 @@ fn errors_of_tool_arguments_name_the_argument() {
         with("name: AgentTool\n    args: { agent: {} }"),
         "root_agent.yaml: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
     );
+    let misspelt = with("name: AgentTool\n    args: { agnet: {} }");
+    assert!(misspelt.starts_with("root_agent.yaml:4:5: AgentTool: unknown field `agnet`, "), "{misspelt}");
+    assert!(misspelt.ends_with("; did you mean `agent`?"), "{misspelt}");
     assert_eq!(
         with("name: ExampleTool\n    args: { examples: [] }"),
         "root_agent.yaml:4:5: ExampleTool: `examples` is empty"
