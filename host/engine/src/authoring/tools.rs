@@ -74,6 +74,10 @@ pub fn resolve_tool<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Result<
             }
         }
     };
+    if tool.requires_confirmation && !resolved.is_callable() {
+        let reason = "runs without a call that a person could confirm; remove `require_confirmation`";
+        return Err(source.error(format!("tool `{}` {reason}", tool.name)));
+    }
     let resolved = if tool.is_idempotent { resolved } else { into_tool(AtMostOnce::new(resolved)) };
     Ok(if tool.requires_confirmation { Arc::new(RequireConfirmation::new(resolved)) } else { resolved })
 }

@@ -69,6 +69,15 @@ fn errors_of_tool_arguments_name_the_argument() {
         with("name: AgentTool\n    args: { agent: {} }"),
         "root_agent.yaml: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
     );
+    for tool in ["google_search", "preload_memory"] {
+        assert_eq!(
+            with(&format!("name: {tool}\n    require_confirmation: true")),
+            format!(
+                "root_agent.yaml:4:5: tool `{tool}` runs without a call that a person could confirm; remove \
+                 `require_confirmation`"
+            )
+        );
+    }
     let misspelt = with("name: AgentTool\n    args: { agnet: {} }");
     assert!(misspelt.starts_with("root_agent.yaml:4:5: AgentTool: unknown field `agnet`, "), "{misspelt}");
     assert!(misspelt.ends_with("; did you mean `agent`?"), "{misspelt}");
