@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Embedder, ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
+use hatchery_core::{Embedder, ItemResolver, Model, ModelCapabilities, ModelError, ModelResolver, Plugin, RunError};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{
     App, AppDirectory, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog,
@@ -160,6 +160,13 @@ impl ModelResolver for NativeModels {
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
         self.rest.embedder(name)
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        match self.native.get(name) {
+            Some(model) => model.capabilities(),
+            None => self.rest.capabilities(name),
+        }
     }
 }
 
