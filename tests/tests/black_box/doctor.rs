@@ -66,6 +66,20 @@ async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<(
 }
 
 #[tokio::test]
+async fn a_tool_that_runs_inside_models_of_another_kind_is_an_error() -> Result<()> {
+    let folder = Folder::empty()?;
+    let tool = "tools: [{ name: google_search }]\n";
+    folder.put("hello/root_agent.yaml", yaml_agent("claude-sonnet-4-5") + tool)?;
+    let problem = "✗ app `hello`: the agent `greeter` has the tool `google_search`, which runs inside Gemini models from \
+                   version 2 on, and not inside `claude-sonnet-4-5`";
+    assert_contains(&check_with_errors(&folder).await?, &[problem]);
+    folder.put("hello/root_agent.yaml", yaml_agent("gemini-2.5-flash") + tool)?;
+    let output = doctor(&folder, &[]).await?.stdout;
+    assert!(!output.contains("has the tool"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn models_that_the_configuration_names_are_checked() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;

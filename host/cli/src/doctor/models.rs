@@ -1,13 +1,14 @@
 //! Checks the models of agents and of the configuration: providers, API keys, and scripts of `scripted:` models.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use hatchery::models::{model_of, models_of, models_of_config};
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quote_path;
-use hatchery_core::{AgentId, AgentKind, ModelResolver};
+use hatchery_core::{Agent, AgentId, AgentKind, CodeExecution, ModelErrorKind, ModelResolver};
 use hatchery_engine::App;
+use hatchery_engine::builtin::ModelTool;
 use hatchery_wasm::CatalogModels;
 
 use super::{Diagnosis, Finding};
@@ -25,7 +26,43 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
         users.entry(model).or_default().extend(keys);
     }
     let models = users.into_iter().map(|(model, users)| check_model(&scripts, &resolver, &model, &users));
-    models.chain(apps.values().flat_map(|app| check_agents(app))).collect()
+    let agents = apps.values().flat_map(|app| check_model_tools(app, &resolver).into_iter().chain(check_agents(app)));
+    models.chain(agents).collect()
+}
+
+/// Returns an error for each agent with a tool that runs inside models of which its own is none.
+fn check_model_tools(app: &App, models: &dyn ModelResolver) -> Vec<Finding> {
+    // Each once, because several agents may call the same one as a tool.
+    let mut problems = BTreeSet::new();
+    for tree in app.trees() {
+        for (id, agent) in tree.iter() {
+            let model = std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| model_of(tree.agent(id)));
+            let (Some(tool), Some(model)) = (model_tool(agent), model) else { continue };
+            // An unknown model is a finding already.
+            if model.names().all(|name| is_known(models, name)) && !model.capabilities(models).built_in_tools {
+                problems.insert(format!(
+                    "app `{}`: the agent `{}` has the tool `{tool}`, which runs inside Gemini models from version 2 on, and not \
+                     inside `{}`",
+                    app.name,
+                    agent.name,
+                    model.name()
+                ));
+            }
+        }
+    }
+    problems.into_iter().map(Finding::error).collect()
+}
+
+fn is_known(models: &dyn ModelResolver, name: &str) -> bool {
+    !models.model(name).is_err_and(|error| error.kind == ModelErrorKind::UnknownModel)
+}
+
+/// Returns the name of a tool of an agent that runs inside its model.
+fn model_tool(agent: &Agent) -> Option<&str> {
+    let AgentKind::Llm(llm) = &agent.kind else { return None };
+    let uncallable = llm.tools.iter().filter(|tool| !tool.is_callable()).map(|tool| tool.declaration().name.as_str());
+    let runs_code = matches!(llm.code_execution, Some(CodeExecution::BuiltIn));
+    uncallable.chain(runs_code.then_some("code_execution")).find(|name| ModelTool::NAMES.contains(name))
 }
 
 /// Returns a warning for each LLM agent that neither has a model nor inherits one. A plugin can still provide it.
