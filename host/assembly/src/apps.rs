@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use hatchery_core::ItemResolver;
+use hatchery_core::{ItemResolver, ModelResolver};
 use hatchery_engine::compaction::ConfiguredCompaction;
 use hatchery_engine::{App, AppSettings, CatalogSource};
 use hatchery_wasm::Inspection;
@@ -13,12 +13,14 @@ use tokio::sync::watch;
 
 use crate::app_files::AppFiles;
 use crate::config::{AppConfig, Config};
+use crate::models::{models_of_config, unusable_models};
 use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
 
 /// The apps of another source, with their settings from a configuration.
 pub(crate) struct ConfiguredApps<S> {
     source: S,
     settings: LiveAppSettings,
+    models: Arc<dyn ModelResolver>,
 }
 
 /// The settings of apps in the configuration in force. Clones share them.
@@ -29,6 +31,8 @@ pub(crate) struct LiveAppSettings {
 }
 
 struct SettingsTable {
+    /// The configuration that has the settings.
+    config: Config,
     /// Settings of apps that do not have specific settings.
     defaults: ResolvedConfig,
     apps: BTreeMap<String, ResolvedConfig>,
@@ -72,14 +76,15 @@ impl SettingsTable {
             let compaction = compaction(&format!("apps.{name}"), app).or_else(|| defaults.compaction.clone());
             (name.clone(), ResolvedConfig { config: app.with_defaults(app_defaults), compaction })
         });
-        Self { apps: apps.collect(), defaults }
+        Self { apps: apps.collect(), defaults, config: config.clone() }
     }
 }
 
 impl<S: AppSource> ConfiguredApps<S> {
-    /// Applies `settings` to the apps of `source`.
-    pub(crate) fn new(source: S, settings: LiveAppSettings) -> Self {
-        Self { source, settings }
+    /// Applies `settings` to the apps of `source`. The report warns of models of the configuration that
+    /// are not in `models`.
+    pub(crate) fn new(source: S, settings: LiveAppSettings, models: Arc<dyn ModelResolver>) -> Self {
+        Self { source, settings, models }
     }
 }
 
@@ -104,7 +109,15 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
     }
 
     fn report(&self) -> CatalogReport {
-        self.source.report()
+        let mut report = self.source.report();
+        // A component that is loading may have the summarizer.
+        if self.loading().is_empty() {
+            let items = self.settings.catalog.snapshot().resolver;
+            let named = models_of_config(&self.settings.current.load().config, items.as_ref());
+            let unusable = unusable_models(named, self.models.as_ref());
+            report.warnings.extend(unusable.iter().map(ToString::to_string));
+        }
+        report
     }
 
     fn component(&self, name: &str) -> Option<ComponentDetail> {
@@ -137,7 +150,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    use hatchery_core::{Agent, AgentKind, ToolExecution};
+    use hatchery_core::{Agent, AgentKind, Model, ModelError, ModelErrorKind, ToolExecution};
     use hatchery_engine::compaction::{SlidingWindow, SummarizerRef};
     use hatchery_engine::{CatalogSnapshot, RunSettings, StaticCatalog};
 
@@ -163,7 +176,15 @@ mod tests {
     fn apps(yaml: &str) -> ConfiguredApps<Apps> {
         let config = Config::parse(yaml, Path::new("hatchery.yaml")).unwrap();
         let catalog = Arc::new(CatalogSnapshot::fixed(StaticCatalog::default()));
-        ConfiguredApps::new(Apps, LiveAppSettings::new(&config, catalog))
+        ConfiguredApps::new(Apps, LiveAppSettings::new(&config, catalog), Arc::new(NoModels))
+    }
+
+    struct NoModels;
+
+    impl ModelResolver for NoModels {
+        fn model(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+            Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is none"))
+        }
     }
 
     #[test]
@@ -215,5 +236,22 @@ mod tests {
         let dice = compaction("dice");
         assert_eq!((dice.sliding, dice.tail.map(|tail| tail.token_threshold)), (None, Some(5)));
         assert!(matches!(dice.summarizer, SummarizerRef::Model(model) if model.name() == "gemini-2.5-flash"));
+    }
+
+    #[test]
+    fn a_model_of_the_configuration_that_cannot_be_used_is_a_warning() {
+        let warnings = |yaml| apps(yaml).report().warnings;
+        assert_eq!(
+            warnings(
+                "app_defaults: {compaction: {interval: 9, overlap: 1, summarizer: gemni}}\n\
+                 apps: {dice: {compaction: {interval: 3, overlap: 1, summarizer: gemni}}}\n"
+            ),
+            ["model `gemni`: there is none (used by `app_defaults.compaction`, `apps.dice.compaction`)"]
+        );
+        assert_eq!(
+            warnings("models: {fallback: {a: [b], c: [b]}}"),
+            ["model `b`: there is none (used by `models.fallback`)"]
+        );
+        assert_eq!(warnings("app_defaults: {compaction: {interval: 9, overlap: 1}}"), [""; 0]);
     }
 }

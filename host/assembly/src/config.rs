@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 
 use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::type_schema::json_schema;
+use hatchery_core::without_byte_order_mark;
 use hatchery_engine::plugins::PluginConfig;
 use hatchery_models::Service;
 use hatchery_registry::{ExpectedIdentity, SignaturePolicy, SignatureVerifier, TrustedKey};
@@ -247,7 +248,7 @@ impl Config {
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         let invalid = |location, message| ConfigError::Invalid { file: file.to_owned(), location, message };
         // `None` for a file that is empty or has only comments.
-        let config: Option<Self> = serde_yaml::from_str(text).map_err(|error| {
+        let config: Option<Self> = serde_yaml::from_str(without_byte_order_mark(text)).map_err(|error| {
             let location = error.location().map(|location| (location.line(), location.column()));
             let mut message = error.to_string();
             if let Some((line, column)) = location {

@@ -3,6 +3,7 @@
 //! The text is edited line by line, as a person would. The result is then parsed and compared with what it should mean,
 //! so that a layout that is not understood is an error and never a wrong grant.
 
+use hatchery_core::without_byte_order_mark;
 use serde_yaml::{Mapping, Value};
 
 /// The reason why grants cannot be added to a configuration.
@@ -17,6 +18,7 @@ pub enum EditError {
 /// Returns the text with these lines below `components.COMPONENT.grants`, such as `network: ["example.com"]`. A list
 /// that exists is extended.
 pub fn add_grants(text: &str, component: &str, grants: &[String]) -> Result<String, EditError> {
+    let text = without_byte_order_mark(text);
     let parse = |text: &str| serde_yaml::from_str::<Value>(text).map_err(|error| EditError::Invalid(error.to_string()));
     let before = match parse(text)? {
         Value::Null => Value::Mapping(Mapping::new()),

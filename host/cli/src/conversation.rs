@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
-use hatchery_core::{Event, JsonMap, PartData, State};
+use hatchery_core::{Event, JsonMap, PartData, State, without_byte_order_mark};
 use hatchery_wasm::RecordedResponse;
 use serde::Deserialize;
 use serde_json::Value;
@@ -91,7 +91,7 @@ impl std::fmt::Display for Expectation {
 impl Conversation {
     /// Parses a conversation. Errors name `file`.
     pub fn parse(text: &str, file: &Path) -> anyhow::Result<Self> {
-        serde_yaml::from_str(text).map_err(|error| {
+        serde_yaml::from_str(without_byte_order_mark(text)).map_err(|error| {
             let mut message = error.to_string();
             let mut position = String::new();
             if let Some((line, column)) = error.location().map(|location| (location.line(), location.column())) {
@@ -225,6 +225,11 @@ mod tests {
 
     fn text(text: &str) -> ObservedItem {
         ObservedItem::Text(text.into())
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_skipped() {
+        assert_eq!(parse("\u{feff}app: dice\nturns:\n  - user: Bye\n").unwrap().app, "dice");
     }
 
     #[test]

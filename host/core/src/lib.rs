@@ -114,7 +114,7 @@ pub use live::{
     LiveStream, LiveStreams, QueuedRequest, Reservation, Transcription,
 };
 pub use memory::{MemoryEntry, MemoryService, RememberedSession};
-pub use message::{ClientMessage, check_message, invalid_message};
+pub use message::{ClientMessage, MAX_MESSAGE_PARTS, check_message, invalid_message};
 pub use model::{
     Embedder, FunctionDeclaration, GenerateContentConfig, LlmRequest, LlmResponse, Model, ModelCapabilities,
     ModelResolver, ResponseGrouping, ResponseStream, StreamingMode,
@@ -135,7 +135,9 @@ pub use state::{State, StateScope, is_state_removal, state_entry_bytes};
 pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_too_deep};
 pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, StoredRun};
 pub use summarizer::Summarizer;
-pub use text::{encode_segment, excerpt, pluralize, quoted_list, truncate_bytes, truncate_chars};
+pub use text::{
+    encode_segment, excerpt, pluralize, quoted_list, truncate_bytes, truncate_chars, without_byte_order_mark,
+};
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};
 pub use trace::{

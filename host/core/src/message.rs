@@ -21,6 +21,9 @@ const PART_KEYS: [&str; 6] =
 /// Keys of a function response, except `id`, `name` and `response`, that models accept from users.
 const RESPONSE_KEYS: [&str; 4] = ["willContinue", "will_continue", "scheduling", "parts"];
 
+/// Maximum number of parts of a message. Each function response in it is looked up in the events of the session.
+pub const MAX_MESSAGE_PARTS: usize = 1000;
+
 /// Maximum size in bytes of a client's text in a message.
 const MAX_EXCERPT: usize = 64;
 
@@ -120,6 +123,12 @@ pub fn check_message(content: &Content) -> Result<(), RunError> {
     if content.parts.is_empty() {
         let message = "newMessage has no parts; send at least one, such as {\"text\": \"hello\"}";
         return Err(RunError::InvalidMessage(message.into()));
+    }
+    if content.parts.len() > MAX_MESSAGE_PARTS {
+        let count = content.parts.len();
+        let message =
+            format!("newMessage has {count} parts; a message has at most {MAX_MESSAGE_PARTS}, so send several");
+        return Err(RunError::InvalidMessage(message));
     }
     content
         .parts

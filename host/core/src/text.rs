@@ -1,4 +1,5 @@
-//! Text in messages and paths: excerpts, truncation, lists of names, nouns after counts, percent-encoding.
+//! Text in messages, paths and files: excerpts, truncation, lists of names, nouns after counts, percent-encoding, byte
+//! order marks.
 
 use std::fmt::Display;
 
@@ -33,6 +34,11 @@ pub fn quoted_list(names: impl IntoIterator<Item = impl AsRef<str>>) -> String {
 pub fn pluralize<N: Display + PartialEq + From<u8>>(count: N, singular: &str, plural: &str) -> String {
     let noun = if count == N::from(1) { singular } else { plural };
     format!("{count} {noun}")
+}
+
+/// Returns a text without the byte order mark that some editors write before it.
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 /// Returns a name as a segment of the path of a URL, percent-encoded where necessary.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::agent::AgentTree;
 use crate::call_context::CallContext;
 use crate::error::{RunError, ToolError};
 use crate::json::JsonMap;
@@ -105,6 +106,12 @@ pub trait Tool: Send + Sync {
     /// error instead, because the effect of the call is unknown.
     fn is_idempotent(&self) -> bool {
         true
+    }
+
+    /// Returns the agents that the tool runs, if it is an agent of this host that is called as a tool. The default is
+    /// `None`.
+    fn agents(&self) -> Option<&AgentTree> {
+        None
     }
 
     /// Adds the tool to a request. The default adds its declaration.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
+use crate::agent::AgentTree;
 use crate::call_context::CallContext;
 use crate::error::{ModelError, RunError, ToolError};
 use crate::json::JsonMap;
@@ -86,6 +87,11 @@ pub trait WrapperTool: Send + Sync {
         self.inner().is_idempotent()
     }
 
+    /// See [`Tool::agents`].
+    fn agents(&self) -> Option<&AgentTree> {
+        self.inner().agents()
+    }
+
     /// See [`Tool::prepare`]. A wrapper that overrides [`WrapperTool::declaration`] need not override this: its
     /// declaration replaces the one that the inner tool has added to the request.
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {
@@ -135,6 +141,10 @@ impl<T: WrapperTool> Tool for T {
 
     fn is_idempotent(&self) -> bool {
         WrapperTool::is_idempotent(self)
+    }
+
+    fn agents(&self) -> Option<&AgentTree> {
+        WrapperTool::agents(self)
     }
 
     async fn prepare(&self, request: &mut LlmRequest, cx: &CallContext) -> Result<(), RunError> {

@@ -4,17 +4,17 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, CallContext, CredentialId, CredentialService, Event, EventWindow, FunctionDeclaration, Invocation,
-    JsonMap, LiveConnection, LlmRequest, LlmResponse, MemoryEntry, MemoryService, Model, ModelCapabilities, ModelError,
-    ModelErrorKind, ModelResolver, NewInvocation, Part, ResponseGrouping, ResponseStream, RunError, Services, Session,
-    SessionKey, SessionService, State, StoreError, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart,
-    WrapperModel, WrapperTool, WrapperToolset,
+    Agent, AgentKind, AgentTree, ArtifactService, CallContext, CredentialId, CredentialService, Event, EventWindow,
+    FunctionDeclaration, Invocation, JsonMap, LiveConnection, LlmRequest, LlmResponse, MemoryEntry, MemoryService,
+    Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, NewInvocation, Part, ResponseGrouping,
+    ResponseStream, RunError, Services, Session, SessionKey, SessionService, State, StoreError, StreamingMode,
+    Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel, WrapperTool, WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -134,6 +134,9 @@ fn declaration(name: &str) -> Arc<FunctionDeclaration> {
     Arc::new(FunctionDeclaration { name: name.into(), ..FunctionDeclaration::default() })
 }
 
+static AGENTS: LazyLock<AgentTree> =
+    LazyLock::new(|| AgentTree::new(Agent::new("inner", "", AgentKind::Sequential)).unwrap());
+
 /// Answers every method differently from its default.
 struct InnerTool(Arc<FunctionDeclaration>);
 
@@ -168,6 +171,10 @@ impl Tool for InnerTool {
         false
     }
 
+    fn agents(&self) -> Option<&AgentTree> {
+        Some(&AGENTS)
+    }
+
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
         request.system_instructions.push("prepared".into());
         request.tools.push(self.0.clone());
@@ -194,6 +201,7 @@ fn a_wrapped_tool_gets_every_call() {
     assert_eq!(tool.qualified_name(), "component/inner");
     assert!(tool.is_long_running() && !tool.is_callable() && tool.requires_confirmation());
     assert!(!tool.is_idempotent());
+    assert_eq!(tool.agents().map(|agents| agents.agent(agents.root()).name.as_str()), Some("inner"));
     let refused = tool.with_arguments(JsonMap::new()).err();
     assert_eq!(refused.as_deref(), Some("takes no `args` once it is wrapped"), "the wrapper would be lost");
     futures::executor::block_on(async {

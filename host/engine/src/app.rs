@@ -1,9 +1,10 @@
 //! An app: a tree of agents with a name and settings.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, ToolExecution, TreeError};
+use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, Tool, ToolExecution, Toolset, TreeError};
 
 use crate::history::compaction::CompactionConfig;
 
@@ -103,17 +104,39 @@ impl App {
         Self { settings, ..self }
     }
 
-    /// Closes the toolsets of its agents, and so their connections. To be called by the owner of the app when no run of
-    /// it is in progress and none will follow. A program that serves one app calls it after
-    /// [`Runner::close`](crate::Runner::close).
+    /// Closes the toolsets of its agents, and of those that they call as tools, and so their connections. To be called
+    /// by the owner of the app when no run of it is in progress and none will follow. A program that serves one app calls
+    /// it after [`Runner::close`](crate::Runner::close).
     pub async fn close(&self) {
-        for (_, agent) in self.tree.iter() {
-            if let AgentKind::Llm(llm) = &agent.kind {
-                for toolset in &llm.toolsets {
-                    toolset.close().await;
-                }
-            }
+        for toolset in self.toolsets() {
+            toolset.close().await;
         }
+    }
+
+    /// Returns the toolsets of all agents, each once.
+    fn toolsets(&self) -> Vec<&Arc<dyn Toolset>> {
+        let agents = self.trees().into_iter().flat_map(|tree| tree.iter());
+        let toolsets = agents.flat_map(|(_, agent)| match &agent.kind {
+            AgentKind::Llm(llm) => llm.toolsets.as_slice(),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } | AgentKind::Custom(_) => {
+                [].as_slice()
+            }
+        });
+        let mut seen = HashSet::new();
+        toolsets.filter(|toolset| seen.insert(Arc::as_ptr(toolset).cast::<()>())).collect()
+    }
+
+    /// Returns the tree of its agents, then the trees of the agents that are called as tools, at any depth, each once.
+    pub fn trees(&self) -> Vec<&AgentTree> {
+        let mut trees = vec![self.tree.as_ref()];
+        let (mut seen, mut read) = (HashSet::new(), 0);
+        while let Some(tree) = trees.get(read).copied() {
+            read += 1;
+            let called = tree.iter().flat_map(|(_, agent)| tools(agent)).filter_map(|tool| tool.agents());
+            // Several agents may call the same one.
+            trees.extend(called.filter(|tree| seen.insert(std::ptr::from_ref(*tree))));
+        }
+        trees
     }
 
     /// Returns the root agent.
@@ -129,5 +152,14 @@ impl App {
     /// Returns the id of the root agent.
     pub fn root_id(&self) -> AgentId {
         self.tree.root()
+    }
+}
+
+/// Returns the tools of an agent, without the tools of its toolsets.
+fn tools(agent: &Agent) -> &[Arc<dyn Tool>] {
+    match &agent.kind {
+        AgentKind::Llm(llm) => &llm.tools,
+        AgentKind::Custom(custom) => &custom.tools,
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => &[],
     }
 }

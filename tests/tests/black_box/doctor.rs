@@ -49,6 +49,83 @@ async fn the_command_that_grants_what_is_missing_names_the_folder() -> Result<()
     Ok(())
 }
 
+#[tokio::test]
+async fn the_models_of_agents_that_are_called_as_tools_are_checked() -> Result<()> {
+    let folder = Folder::empty()?;
+    let tool = "tools:\n  - name: AgentTool\n    args: { agent: { config_path: helper.yaml } }\n";
+    folder.put("desk/root_agent.yaml", yaml_agent("scripted:desk/answers.yaml") + tool)?;
+    folder.put("desk/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let helper = "name: helper\ninstruction: Help.\n";
+    folder.put("desk/helper.yaml", format!("{helper}model: nobody/none\n"))?;
+    let output = check_with_errors(&folder).await?;
+    assert_contains(&output, &["✗ model `nobody/none`: no provider serves this name", "(used by `desk`)"]);
+    folder.put("desk/helper.yaml", helper)?;
+    let output = check_without_errors(&folder).await?;
+    assert_contains(&output, &["! app `desk`: the agent `helper` has no model and inherits none"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tool_that_runs_inside_models_of_another_kind_is_an_error() -> Result<()> {
+    let folder = Folder::empty()?;
+    let tool = "tools: [{ name: google_search }]\n";
+    folder.put("hello/root_agent.yaml", yaml_agent("claude-sonnet-4-5") + tool)?;
+    let problem = "✗ app `hello`: the agent `greeter` has the tool `google_search`, which runs inside Gemini models from \
+                   version 2 on, and not inside `claude-sonnet-4-5`";
+    assert_contains(&check_with_errors(&folder).await?, &[problem]);
+    folder.put("hello/root_agent.yaml", yaml_agent("gemini-2.5-flash") + tool)?;
+    let output = doctor(&folder, &[]).await?.stdout;
+    assert!(!output.contains("has the tool"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn models_that_the_configuration_names_are_checked() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.put("hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let with = |summarizer: &str| {
+        let yaml =
+            format!("apps: {{hello: {{compaction: {{interval: 1, overlap: 0, summarizer: '{summarizer}'}}}}}}\n");
+        folder.put("hatchery.yaml", yaml)
+    };
+    with("nobody/none")?;
+    let output = check_with_errors(&folder).await?;
+    let missing = "✗ model `nobody/none`: no provider serves this name";
+    assert_contains(&output, &[missing, "(used by `apps.hello.compaction`)"]);
+    with("scripted:hello/answers.yaml")?;
+    let output = check_without_errors(&folder).await?;
+    assert_contains(&output, &["✓ model `scripted:hello/answers.yaml` (used by `hello`, `apps.hello.compaction`)"]);
+    folder.put("hatchery.yaml", "models: {fallback: {'scripted:hello/answers.yaml': [nobody/none]}}\n")?;
+    assert_contains(&check_with_errors(&folder).await?, &[missing, "(used by `models.fallback`)"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_workflow_agent_without_sub_agents_is_a_warning() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("flow/root_agent.yaml", "agent_class: SequentialAgent\nname: flow\n")?;
+    let output = check_without_errors(&folder).await?;
+    let problem = "! app `flow`: the agent `flow` is a sequential agent without sub-agents, so it does nothing";
+    assert_contains(&output, &[problem]);
+    assert_contains(&output, &["sub_agents: [{ config_path: FILE.yaml }]"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_global_instruction_that_has_no_effect_is_a_warning() -> Result<()> {
+    let folder = Folder::empty()?;
+    let root = "agent_class: SequentialAgent\nname: flow\nsub_agents: [{ config_path: step.yaml }]\n";
+    folder.put("flow/root_agent.yaml", root)?;
+    folder.put("flow/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let step = "name: step\ninstruction: Go.\nglobal_instruction: Be brief.\nmodel: scripted:flow/answers.yaml\n";
+    folder.put("flow/step.yaml", step)?;
+    let output = check_without_errors(&folder).await?;
+    let problem = "! app `flow`: the agent `step` has a `global_instruction`, which has an effect in a root agent only";
+    assert_contains(&output, &[problem, "plugins: [{ name: global_instruction, args: { instruction: TEXT } }]"]);
+    Ok(())
+}
+
 /// The operator's configuration for agents that use other programs, hosts and folders.
 const CONNECTIONS: &str = "mcp: {servers: {files: {command: none-such}}}
 a2a: {agents: {far: {card: 'http://127.0.0.1:1/card'}}}

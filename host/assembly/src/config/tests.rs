@@ -21,6 +21,12 @@ fn everything_is_optional() {
 }
 
 #[test]
+fn a_byte_order_mark_is_skipped() {
+    let config = parse("\u{feff}plugins: [logging]\napp_defaults: {max_llm_calls: 9}\n").unwrap();
+    assert_eq!((config.plugins.len(), config.app_defaults.max_llm_calls), (1, Some(9)));
+}
+
+#[test]
 fn a_full_file_is_read() {
     let config = parse(
         "session_service: postgres://db/x\n\

@@ -320,7 +320,7 @@ impl LiveConfig {
         if let Some(plugins) = prepared.plugins {
             parts.plugins.replace(plugins);
         }
-        if has_changed(&["app_defaults", "apps"]) {
+        if has_changed(&["app_defaults", "apps", "models"]) {
             parts.app_settings.replace(config);
         }
         parts.quotas.set(config.app_quotas());

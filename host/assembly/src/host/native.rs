@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Embedder, ItemResolver, Model, ModelError, ModelResolver, Plugin, RunError};
+use hatchery_core::{Embedder, ItemResolver, Model, ModelCapabilities, ModelError, ModelResolver, Plugin, RunError};
 use hatchery_engine::plugins::ConfiguredPlugins;
 use hatchery_engine::{
     App, AppDirectory, CatalogSnapshot, CatalogSource, LayeredResolver, PluginSource, Plugins, StaticCatalog,
@@ -15,7 +15,7 @@ use hatchery_wasm::{CatalogHandle, Inspection};
 use tokio::sync::watch;
 
 use crate::app_files::AppFiles;
-use crate::models::unusable_models;
+use crate::models::{models_of, unusable_models};
 use crate::source::{AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
 
 /// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
@@ -65,7 +65,8 @@ impl AppSource for HostApps {
         let mut report = self.catalog.as_ref().map(AppSource::report).unwrap_or_default();
         report.files.extend(self.config_state.get());
         let apps: Vec<_> = self.app_names().iter().filter_map(|name| self.app(name)).collect();
-        report.warnings = unusable_models(&apps, self.models.as_ref()).into_iter().map(|it| it.to_string()).collect();
+        let unusable = unusable_models(models_of(&apps), self.models.as_ref());
+        report.warnings = unusable.iter().map(ToString::to_string).collect();
         report
     }
 
@@ -159,6 +160,13 @@ impl ModelResolver for NativeModels {
 
     fn embedder(&self, name: &str) -> Result<Arc<dyn Embedder>, ModelError> {
         self.rest.embedder(name)
+    }
+
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        match self.native.get(name) {
+            Some(model) => model.capabilities(),
+            None => self.rest.capabilities(name),
+        }
     }
 }
 

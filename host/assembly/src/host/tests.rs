@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, CallContext, Callback, Claim, Content, EventSigner, EventWindow, JsonMap, Model, ModelError, Plugin,
-    RunError, SessionKey, SessionService, Tool, Toolset,
+    Agent, CallContext, Callback, Claim, Content, EventSigner, EventWindow, JsonMap, Model, ModelCapabilities,
+    ModelError, ModelErrorKind, Plugin, RunError, SessionKey, SessionService, Tool, Toolset,
 };
 use hatchery_engine::build::{custom, function_tool, llm};
 use hatchery_engine::{App, Extensions, StaticCatalog};
@@ -89,6 +89,33 @@ async fn native_providers_take_precedence_over_built_in_providers() {
     let host = in_memory(folder.path()).model_provider(Box::new(NamedModels)).open().await.unwrap();
     assert_eq!(answer(&host, "house", "Who?").await, "I am house-large");
     assert_eq!(answer(&host, "hosted", "Who?").await, "I am gemini-2.5-flash");
+    host.close().await;
+}
+
+/// Models whose key is missing.
+struct KeylessModels;
+
+impl ModelProvider for KeylessModels {
+    fn patterns(&self) -> &[&'static str] {
+        &["keyless-*"]
+    }
+
+    fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
+        Err(ModelError::new(ModelErrorKind::Auth, name, "it has no key"))
+    }
+
+    fn capabilities(&self, _: &str) -> ModelCapabilities {
+        ModelCapabilities { live: true, ..ModelCapabilities::default() }
+    }
+}
+
+#[tokio::test]
+async fn the_capabilities_of_a_model_without_a_key_are_known_beside_native_models() {
+    let builder = Host::builder().model("native", Arc::new(Scripted::new())).model_provider(Box::new(KeylessModels));
+    let host = builder.open().await.unwrap();
+    let models = &host.services().models;
+    assert!(models.model("keyless-1").is_err() && models.capabilities("keyless-1").live);
+    assert!(models.capabilities("native").built_in_tools);
     host.close().await;
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use hatchery_core::without_byte_order_mark;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_yaml::Value;
 
@@ -13,6 +14,7 @@ pub(super) struct Lines(BTreeMap<String, usize>);
 impl Lines {
     /// Returns no lines if the text is not YAML.
     pub(super) fn parse(text: &str) -> Self {
+        let text = without_byte_order_mark(text);
         let mut paths = Vec::new();
         collect(&serde_yaml::from_str(text).unwrap_or_default(), &mut Vec::new(), &mut paths);
         let lines = paths.iter().filter_map(|path| Some((path.join("."), line(text, path)?)));

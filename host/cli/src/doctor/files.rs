@@ -1,10 +1,13 @@
-//! Checks files: the contract version of each component, rejected files, and name conflicts.
+//! Checks files: the contract version of each component, rejected files, name conflicts, and agents with settings
+//! that have no effect.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
-use hatchery_core::{ItemKind, pluralize};
+use hatchery_core::{AgentId, AgentKind, AgentTree, Instruction, ItemKind, pluralize};
+use hatchery_engine::App;
 use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
@@ -21,7 +24,9 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     }
     let files = diagnosis.catalog.files.iter().map(|status| check_file(diagnosis, status));
     let keys = diagnosis.catalog.files.iter().filter_map(|status| check_keys(diagnosis, &status.path));
-    files.chain(keys).chain(diagnosis.catalog.components.values().flat_map(check_tools)).collect()
+    let tools = diagnosis.catalog.components.values().flat_map(check_tools);
+    let agents = diagnosis.catalog.apps.values().flat_map(|app| check_agents(app));
+    files.chain(keys).chain(tools).chain(agents).collect()
 }
 
 /// Returns a warning if there are keys beside an agent, where ADK reads them.
@@ -35,6 +40,40 @@ fn check_keys(diagnosis: &Diagnosis<'_>, agent: &Path) -> Option<Finding> {
         format!("{}: not read; keys are in the `.env` of the served folder itself", diagnosis.relative_path(&file));
     let read = diagnosis.folder.join(dotenv::FILE_NAME);
     Some(Finding::warning(message).with_fix(format!("cat {} >> {}", quote_path(&file), quote_path(&read))))
+}
+
+/// Returns a warning for each agent with a setting that has no effect, or without one that it needs.
+fn check_agents(app: &App) -> Vec<Finding> {
+    // By name, because several agents may call the same one as a tool.
+    let mut problems = BTreeMap::new();
+    for tree in app.trees() {
+        let found = tree.iter().filter_map(|(id, agent)| Some((agent.name.as_str(), problem(tree, id)?)));
+        problems.extend(found);
+    }
+    let warning = |(name, (problem, fix)): (&str, (String, &str))| {
+        Finding::warning(format!("app `{}`: the agent `{name}` {problem}", app.name)).with_fix(fix)
+    };
+    problems.into_iter().map(warning).collect()
+}
+
+/// Returns the problem of an agent, and its fix.
+fn problem(tree: &AgentTree, id: AgentId) -> Option<(String, &'static str)> {
+    let agent = tree.agent(id);
+    match &agent.kind {
+        AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } if tree.children(id).is_empty() => {
+            let problem = format!("is a {} agent without sub-agents, so it does nothing", agent.kind.label());
+            Some((problem, "sub_agents: [{ config_path: FILE.yaml }]"))
+        }
+        AgentKind::Llm(llm) if id != tree.root() && !matches!(llm.global_instruction, Instruction::None) => {
+            let problem = "has a `global_instruction`, which has an effect in a root agent only".to_owned();
+            Some((problem, "plugins: [{ name: global_instruction, args: { instruction: TEXT } }]"))
+        }
+        AgentKind::Sequential
+        | AgentKind::Parallel
+        | AgentKind::Loop { .. }
+        | AgentKind::Llm(_)
+        | AgentKind::Custom(_) => None,
+    }
 }
 
 /// Returns an error for each tool that no model can call.

@@ -1,12 +1,14 @@
-//! Checks the models of agents: providers, API keys, and scripts of `scripted:` models.
+//! Checks the models of agents and of the configuration: providers, API keys, and scripts of `scripted:` models.
 
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use hatchery::models::{model_of, models_of};
+use hatchery::models::{model_of, models_of, models_of_config};
 use hatchery::services::{self, Scripts};
 use hatchery::shell::quote_path;
-use hatchery_core::{AgentId, AgentKind, ModelResolver};
+use hatchery_core::{Agent, AgentId, AgentKind, CodeExecution, ModelErrorKind, ModelResolver};
 use hatchery_engine::App;
+use hatchery_engine::builtin::ModelTool;
 use hatchery_wasm::CatalogModels;
 
 use super::{Diagnosis, Finding};
@@ -19,44 +21,91 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let fallback = services::models(&config, &scripts);
     let resolver = CatalogModels { catalog: diagnosis.catalog_handle.clone(), fallback };
     let apps = &diagnosis.catalog.apps;
-    let users = models_of(&apps.values().cloned().collect::<Vec<_>>());
-    let models = users.into_iter().map(|(model, apps)| check_model(&scripts, &resolver, &model, &apps));
-    models.chain(apps.values().flat_map(|app| check_agents(app))).collect()
+    let mut users = models_of(&apps.values().cloned().collect::<Vec<_>>());
+    for (model, keys) in models_of_config(&config, &*diagnosis.catalog) {
+        users.entry(model).or_default().extend(keys);
+    }
+    let models = users.into_iter().map(|(model, users)| check_model(&scripts, &resolver, &model, &users));
+    let agents = apps.values().flat_map(|app| check_model_tools(app, &resolver).into_iter().chain(check_agents(app)));
+    models.chain(agents).collect()
+}
+
+/// Returns an error for each agent with a tool that runs inside models of which its own is none.
+fn check_model_tools(app: &App, models: &dyn ModelResolver) -> Vec<Finding> {
+    // Each once, because several agents may call the same one as a tool.
+    let mut problems = BTreeSet::new();
+    for tree in app.trees() {
+        for (id, agent) in tree.iter() {
+            let model = std::iter::once(id).chain(tree.ancestors(id)).find_map(|id| model_of(tree.agent(id)));
+            let (Some(tool), Some(model)) = (model_tool(agent), model) else { continue };
+            // An unknown model is a finding already.
+            if model.names().all(|name| is_known(models, name)) && !model.capabilities(models).built_in_tools {
+                problems.insert(format!(
+                    "app `{}`: the agent `{}` has the tool `{tool}`, which runs inside Gemini models from version 2 on, and not \
+                     inside `{}`",
+                    app.name,
+                    agent.name,
+                    model.name()
+                ));
+            }
+        }
+    }
+    problems.into_iter().map(Finding::error).collect()
+}
+
+fn is_known(models: &dyn ModelResolver, name: &str) -> bool {
+    !models.model(name).is_err_and(|error| error.kind == ModelErrorKind::UnknownModel)
+}
+
+/// Returns the name of a tool of an agent that runs inside its model.
+fn model_tool(agent: &Agent) -> Option<&str> {
+    let AgentKind::Llm(llm) = &agent.kind else { return None };
+    let uncallable = llm.tools.iter().filter(|tool| !tool.is_callable()).map(|tool| tool.declaration().name.as_str());
+    let runs_code = matches!(llm.code_execution, Some(CodeExecution::BuiltIn));
+    uncallable.chain(runs_code.then_some("code_execution")).find(|name| ModelTool::NAMES.contains(name))
 }
 
 /// Returns a warning for each LLM agent that neither has a model nor inherits one. A plugin can still provide it.
-fn check_agents(app: &App) -> impl Iterator<Item = Finding> {
-    let has_model = |id: AgentId| {
-        let mut agents = std::iter::once(id).chain(app.tree.ancestors(id));
-        agents.any(|id| model_of(app.tree.agent(id)).is_some())
-    };
-    let llm_agents = app.tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
-    llm_agents.filter(move |(id, _)| !has_model(*id)).map(|(_, agent)| {
-        let message = format!("app `{}`: the agent `{}` has no model and inherits none", app.name, agent.name);
+fn check_agents(app: &App) -> Vec<Finding> {
+    let mut names = Vec::new();
+    for tree in app.trees() {
+        let has_model = |id: AgentId| {
+            let mut agents = std::iter::once(id).chain(tree.ancestors(id));
+            agents.any(|id| model_of(tree.agent(id)).is_some())
+        };
+        let llm_agents = tree.iter().filter(|(_, agent)| matches!(agent.kind, AgentKind::Llm(_)));
+        names.extend(llm_agents.filter(|(id, _)| !has_model(*id)).map(|(_, agent)| agent.name.as_str()));
+    }
+    let mut seen = HashSet::new();
+    // Several agents may call the same one as a tool.
+    names.retain(|name| seen.insert(*name));
+    let warning = |name: &str| {
+        let message = format!("app `{}`: the agent `{name}` has no model and inherits none", app.name);
         Finding::warning(message).with_fix("model: gemini-2.5-flash")
-    })
+    };
+    names.into_iter().map(warning).collect()
 }
 
-fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, apps: &[String]) -> Finding {
-    let apps = apps.iter().map(|app| format!("`{app}`")).collect::<Vec<_>>().join(", ");
+fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, users: &[String]) -> Finding {
+    let users = users.iter().map(|user| format!("`{user}`")).collect::<Vec<_>>().join(", ");
     if let Err(error) = resolver.model(model) {
-        let finding = Finding::error(format!("{error} (used by {apps})"));
+        let finding = Finding::error(format!("{error} (used by {users})"));
         return match missing_variable(&error.to_string()) {
             Some(variable) => finding.with_fix(format!("export {variable}=")),
             None => finding,
         };
     }
     let Some(script) = SCRIPT_PREFIXES.iter().find_map(|prefix| model.strip_prefix(prefix)) else {
-        return Finding::ok(format!("model `{model}` (used by {apps})"));
+        return Finding::ok(format!("model `{model}` (used by {users})"));
     };
     let file = scripts.file(script);
     if !file.is_file() {
-        let message = format!("model `{model}`: script {} not found (used by {apps})", file.display());
+        let message = format!("model `{model}`: script {} not found (used by {users})", file.display());
         return Finding::error(message).with_fix(create_script_command(&file));
     }
     match scripts.check(script) {
-        Ok(()) => Finding::ok(format!("model `{model}` (used by {apps})")),
-        Err(error) => Finding::error(format!("model `{model}`: {error} (used by {apps})")),
+        Ok(()) => Finding::ok(format!("model `{model}` (used by {users})")),
+        Err(error) => Finding::error(format!("model `{model}`: {error} (used by {users})")),
     }
 }
 

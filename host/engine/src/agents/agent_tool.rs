@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, AgentKind, CallContext, Content, Event, EventActions, EventData, EventSink, FunctionDeclaration,
+    Agent, AgentKind, AgentTree, CallContext, Content, Event, EventActions, EventData, EventSink, FunctionDeclaration,
     InvocationWriter, JsonMap, RunError, RunJournal, StoreError, Tool, ToolError, TreeError, USER_AUTHOR,
     new_invocation_id,
 };
@@ -105,6 +105,10 @@ impl Tool for AgentTool {
 
     fn qualified_name(&self) -> Cow<'_, str> {
         format!("agent:{}", self.app.root().name).into()
+    }
+
+    fn agents(&self) -> Option<&AgentTree> {
+        Some(&self.app.tree)
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {

@@ -43,6 +43,7 @@ mod workflow;
 
 pub use crate::tools::IntoTool;
 pub use callback_plugin::CallbackPlugin;
+pub(crate) use common::invalid_name;
 pub use common::{IntoAgent, check_tools};
 pub use error::BuildError;
 pub use llm::{LlmAgentBuilder, llm};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::{Agent, Example, ExampleProvider, JsonMap, Tool};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +10,10 @@ use serde_json::Value;
 
 use crate::agents::AgentTool;
 use crate::tools::builtin::{AtMostOnce, ExampleTool, LongRunning, ModelTool, RequireConfirmation, VertexAiSearch};
+
+/// The built-in tools that take arguments.
+pub(super) const WITH_ARGUMENTS: [&str; 5] =
+    ["AgentTool", "ExampleTool", "LongRunningFunctionTool", "vertex_ai_search", "vertex_ai_rag_retrieval"];
 
 /// A tool in an agent definition.
 #[derive(Debug, Clone, Copy)]
@@ -69,6 +74,10 @@ pub fn resolve_tool<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Result<
             }
         }
     };
+    if tool.requires_confirmation && !resolved.is_callable() {
+        let reason = "runs without a call that a person could confirm; remove `require_confirmation`";
+        return Err(source.error(format!("tool `{}` {reason}", tool.name)));
+    }
     let resolved = if tool.is_idempotent { resolved } else { into_tool(AtMostOnce::new(resolved)) };
     Ok(if tool.requires_confirmation { Arc::new(RequireConfirmation::new(resolved)) } else { resolved })
 }
@@ -126,7 +135,7 @@ pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, String> {
 }
 
 pub(super) fn describe_error(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
-    let (key, reason) = (error.path().to_string(), error.inner().to_string());
+    let (key, reason) = (error.path().to_string(), explain_syntax_error(&error.inner().to_string()));
     if key == "." || reason.contains(&format!("`{key}`")) { reason } else { format!("`{key}`: {reason}") }
 }
 

@@ -10,7 +10,6 @@ mod error;
 mod file;
 mod tools;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use hatchery_core::type_schema::json_schema as schema_of_type;
@@ -84,7 +83,7 @@ impl<'a> AgentLoader<'a> {
     /// If a file cannot be read, is not an agent config or is in an excluded folder, or a name in it is unknown.
     pub fn load(&self, path: &Path) -> Result<LoadedAgent, ConfigError> {
         let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new(".")).to_path_buf();
-        let mut loader = TreeLoader { options: self, folder, files: Vec::new(), names: HashMap::new(), depth: 0 };
+        let mut loader = TreeLoader::new(self, folder);
         let agent = loader.agent(path)?;
         Ok(LoadedAgent { agent, files: loader.files })
     }

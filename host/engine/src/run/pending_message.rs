@@ -1,9 +1,8 @@
 //! A message of a live run whose parts arrive one by one, and its limits.
 
-use hatchery_core::{Content, JsonMap, LiveRequest, Part, QueuedRequest, Reservation, RunError, USER_AUTHOR, json_len};
-
-/// Maximum number of parts of a message, and of requests that it comes in.
-const MAX_PARTS: usize = 1000;
+use hatchery_core::{
+    Content, JsonMap, LiveRequest, MAX_MESSAGE_PARTS, Part, QueuedRequest, Reservation, RunError, USER_AUTHOR, json_len,
+};
 
 /// A message that is not complete yet.
 #[derive(Default)]
@@ -44,8 +43,10 @@ impl PendingMessage {
     ) -> Result<(), RunError> {
         self.count = self.count.saturating_add(parts.len().max(1));
         self.bytes = self.bytes.saturating_add(json_len(&parts)).saturating_add(json_len(&state_delta));
-        if self.count > MAX_PARTS {
-            return Err(RunError::BadInput(format!("a message has at most {MAX_PARTS} parts; send it as several")));
+        // The requests that a message comes in are limited too.
+        if self.count > MAX_MESSAGE_PARTS {
+            let message = format!("a message has at most {MAX_MESSAGE_PARTS} parts; send it as several");
+            return Err(RunError::BadInput(message));
         }
         if self.bytes > self.limit {
             return Err(RunError::BadInput(format!(

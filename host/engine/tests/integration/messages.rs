@@ -43,6 +43,18 @@ async fn an_invalid_message_is_rejected_before_anything_is_stored() {
 }
 
 #[tokio::test]
+async fn a_message_with_too_many_parts_is_rejected() {
+    let app = Harness::new(llm("root", Scripted::new().default_reply("hello"))).await;
+    let with_parts = |count: usize| Content::new("user", vec![Part::text("a"); count]);
+    assert_eq!(
+        rejection(&app, with_parts(1001)).await,
+        "newMessage has 1001 parts; a message has at most 1000, so send several"
+    );
+    assert!(app.session().await.events.is_empty());
+    assert_eq!(briefs(&app.send(with_parts(1000)).await), ["root: hello"]);
+}
+
+#[tokio::test]
 async fn only_calls_that_wait_for_the_user_can_be_responded_to() {
     let order = long_running("order", |_, _| Ok(json!({"status": "pending"})));
     let add = tool("add", |_, _| Ok(json!(3)));

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{Agent, AgentContext, CallContext, JsonMap, LlmRequest, RunError, Tool, ToolError, Toolset};
-use hatchery_engine::App;
 use hatchery_engine::build::{custom, function_tool, llm, sequential};
-use hatchery_engine::builtin;
+use hatchery_engine::builtin::{self, RequireConfirmation};
 use hatchery_engine::toolsets::{IntoToolset, StaticToolset};
+use hatchery_engine::{AgentTool, App};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
@@ -273,4 +273,16 @@ async fn closing_an_app_closes_the_toolsets_of_all_its_agents() {
     for seen in seen {
         assert_eq!(*seen.lock().unwrap(), ["close"]);
     }
+}
+
+#[tokio::test]
+async fn closing_an_app_closes_a_toolset_of_an_agent_that_several_agents_call_as_a_tool() {
+    let toolset = ChangingToolset::default();
+    let seen = toolset.seen.clone();
+    let helper = llm("helper").toolset(Arc::new(toolset)).build().unwrap();
+    let tool = |helper: &Agent| AgentTool::new(helper.clone(), false).unwrap();
+    let child = llm("child").tool(RequireConfirmation::new(Arc::new(tool(&helper))));
+    let root = llm("root").tool(tool(&helper)).sub_agent(child).build().unwrap();
+    App::new("app", root).unwrap().close().await;
+    assert_eq!(*seen.lock().unwrap(), ["close"]);
 }

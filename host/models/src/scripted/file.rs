@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
-use hatchery_core::{JsonMap, ModelErrorKind, Part};
+use hatchery_core::{JsonMap, ModelErrorKind, Part, without_byte_order_mark};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ pub(super) fn check(path: ScriptPath) -> Result<(), String> {
 }
 
 fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
-    let script: ScriptYaml = serde_yaml::from_str(text)?;
+    let script: ScriptYaml = serde_yaml::from_str(without_byte_order_mark(text))?;
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
 }
 

@@ -79,6 +79,13 @@ fn answered(result: serde_json::Value) -> LlmRequest {
     ])
 }
 
+#[tokio::test]
+async fn a_byte_order_mark_before_a_script_is_skipped() {
+    let directory = TempDir::new().unwrap();
+    let model = model(directory.path(), "\u{feff}turns:\n  - when: { user: hi }\n    reply: Hello\n");
+    assert_eq!(text(&model, user_request("hi")).await, "Hello");
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_key_of_the_format_has_its_effect() {
     let directory = TempDir::new().unwrap();

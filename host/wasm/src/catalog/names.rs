@@ -5,6 +5,7 @@ mod build;
 mod models;
 mod owners;
 mod permissions;
+mod tool_agents;
 
 use std::collections::{BTreeMap, HashSet};
 use std::mem;

@@ -144,7 +144,8 @@ impl HostBuilder {
             models: services.models.clone(),
             config_state: state.clone(),
         };
-        let apps: Arc<dyn AppSource> = Arc::new(ConfiguredApps::new(apps, app_settings.clone()));
+        let apps: Arc<dyn AppSource> =
+            Arc::new(ConfiguredApps::new(apps, app_settings.clone(), services.models.clone()));
         let (traces, host_events) = (TraceStore::default(), HostEvents::default());
         let exporter = self.span_exporter(&traces, &host_events);
         let runner = compose_runner(services, self.native_plugins(plugins.clone())?, signer, &config, exporter);

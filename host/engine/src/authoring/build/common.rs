@@ -123,8 +123,8 @@ fn describe(index: usize, tool: &dyn Tool) -> String {
     }
 }
 
-/// Returns why no provider accepts the name. `None` if it is valid.
-fn invalid_name(name: &str) -> Option<&'static str> {
+/// Returns why no provider accepts a name, or the beginning of names, of tools. `None` if it is valid.
+pub(crate) fn invalid_name(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     match chars.next() {
         None => Some("is empty"),

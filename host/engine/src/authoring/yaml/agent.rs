@@ -1,6 +1,7 @@
 //! Builds a tree of agents from their files.
 
 use std::collections::HashMap;
+use std::mem;
 use std::path::{Component, Path, PathBuf};
 
 use hatchery_core::suggestion::suggestion;
@@ -26,30 +27,60 @@ pub(super) struct TreeLoader<'a> {
     pub(super) options: &'a AgentLoader<'a>,
     /// The folder that all files must lie in.
     pub(super) folder: PathBuf,
+    /// Every file that was read, once.
     pub(super) files: Vec<PathBuf>,
-    /// Agent names, and the files that define them.
-    pub(super) names: HashMap<String, PathBuf>,
-    /// Number of files from the root to the current one.
-    pub(super) depth: usize,
+    /// Agent names of the current tree, and the files that define them.
+    names: HashMap<String, PathBuf>,
+    /// The files from the root to the current one, also through agents that are called as tools.
+    open: Vec<PathBuf>,
+    /// The largest length of `open` since the current tree was begun.
+    deepest: usize,
+    /// The agents that are called as tools, by file. Several agents may call the same one.
+    tool_agents: HashMap<PathBuf, ToolAgent>,
 }
 
-impl TreeLoader<'_> {
+/// An agent that is called as a tool: the root of its own tree.
+struct ToolAgent {
+    agent: Agent,
+    /// Levels of files in it.
+    height: usize,
+}
+
+impl<'a> TreeLoader<'a> {
+    pub(super) fn new(options: &'a AgentLoader<'a>, folder: PathBuf) -> Self {
+        let (names, tool_agents) = (HashMap::new(), HashMap::new());
+        Self { options, folder, files: Vec::new(), names, open: Vec::new(), deepest: 0, tool_agents }
+    }
+
     pub(super) fn agent(&mut self, path: &Path) -> Result<Agent, ConfigError> {
         self.check_not_excluded(path)?;
         let text = read(path)?;
-        self.files.push(path.to_path_buf());
-        self.depth += 1;
+        if !self.files.iter().any(|file| file == path) {
+            self.files.push(path.to_path_buf());
+        }
+        self.open.push(path.to_path_buf());
+        self.deepest = self.deepest.max(self.open.len());
         let config: AgentConfig = serde_yaml::from_str(&text).map_err(|error| ConfigError::syntax(path, &error))?;
         let source = Source { path, text: &text };
         let agent = self.build(config, &source)?;
-        self.depth -= 1;
+        self.open.pop();
         Ok(agent)
     }
 
     fn build(&mut self, config: AgentConfig, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        if let AgentClass::Registered(class) = &config.agent_class
+            && !self.options.agent_classes.is_some_and(|classes| classes.contains(class))
+        {
+            return Err(source.error("agent_class", class, self.unknown_class(class)));
+        }
         if let Some((key, class)) = config.misplaced_key() {
             let message = format!("`{key}` is a key of {class}, but this is a {}", config.agent_class.name());
             return Err(source.error(&key, "", message));
+        }
+        if let Some(key) = config.zero_limit() {
+            let message =
+                format!("`{key}` is 0, so the agent could do nothing; raise it, or leave it out for no limit");
+            return Err(source.error(key, "", message));
         }
         if config.name.trim().is_empty() {
             return Err(source.error("name", "", "Agent name is required: add `name: …`".into()));
@@ -79,15 +110,22 @@ impl TreeLoader<'_> {
     }
 
     fn registered_kind(&self, class: &str, args: JsonMap) -> Result<AgentKind, String> {
-        let registered = self.options.agent_classes;
-        match registered.and_then(|classes| classes.create(class, args)) {
+        match self.options.agent_classes.and_then(|classes| classes.create(class, args)) {
             Some(kind) => kind.map_err(|reason| format!("agent class `{class}`: {reason}")),
-            None => {
-                let registered = registered.into_iter().flat_map(Factories::names);
-                let known = quoted_list(AgentClass::BUILTIN.into_iter().chain(registered));
-                Err(format!("agent class `{class}` not found; available: {known}"))
-            }
+            None => Err(self.unknown_class(class)),
         }
+    }
+
+    fn unknown_class(&self, class: &str) -> String {
+        let registered = self.options.agent_classes.into_iter().flat_map(Factories::names);
+        let known: Vec<_> = AgentClass::BUILTIN.into_iter().chain(registered).collect();
+        // `Loop` for `LoopAgent`, and typing errors.
+        let meant = known.iter().find(|known| known.strip_suffix("Agent") == Some(class));
+        let suggested = match meant {
+            Some(meant) => format!("; did you mean `{meant}`?"),
+            None => suggestion(class, known.iter().copied()),
+        };
+        format!("agent class `{class}` not found; available: {}{suggested}", quoted_list(&known))
     }
 
     /// Refuses a file in an excluded folder, also if `path` leads there by links.
@@ -242,11 +280,60 @@ impl TreeLoader<'_> {
     }
 
     pub(super) fn sub_agent(&mut self, sub_agent: &SubAgentRef, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        match self.reference(sub_agent, source)? {
+            AgentRef::Component(agent) => Ok(*agent),
+            AgentRef::File(path) => {
+                // Agent names are unique, so a second use of a file in a tree could never be loaded.
+                if self.open.contains(&path) || self.names.values().any(|used| *used == path) {
+                    let problem = "is used already; an agent has one place, and cannot be below itself";
+                    return Err(file_error(sub_agent, source, problem));
+                }
+                self.check_depth(1, sub_agent, source)?;
+                self.agent(&path)
+            }
+        }
+    }
+
+    /// Returns an agent that another one calls as a tool.
+    pub(super) fn tool_agent(&mut self, agent: &SubAgentRef, source: &Source<'_>) -> Result<Agent, ConfigError> {
+        let path = match self.reference(agent, source)? {
+            AgentRef::Component(agent) => return Ok(*agent),
+            AgentRef::File(path) => path,
+        };
+        if self.open.contains(&path) {
+            return Err(file_error(agent, source, "is this agent, or calls it; an agent cannot call itself as a tool"));
+        }
+        if let Some(ToolAgent { agent: loaded, height }) = self.tool_agents.get(&path) {
+            self.check_depth(*height, agent, source)?;
+            self.deepest = self.deepest.max(self.open.len() + height);
+            return Ok(loaded.clone());
+        }
+        self.check_depth(1, agent, source)?;
+        let (names, deepest) = (mem::take(&mut self.names), mem::take(&mut self.deepest));
+        let loaded = self.agent(&path)?;
+        let height = self.deepest.saturating_sub(self.open.len());
+        (self.names, self.deepest) = (names, self.deepest.max(deepest));
+        self.tool_agents.insert(path, ToolAgent { agent: loaded.clone(), height });
+        Ok(loaded)
+    }
+
+    /// Refuses files that are nested too deeply; `height` is the number of levels of the next ones.
+    fn check_depth(&self, height: usize, agent: &SubAgentRef, source: &Source<'_>) -> Result<(), ConfigError> {
+        if self.open.len() + height <= MAX_DEPTH {
+            return Ok(());
+        }
+        Err(file_error(agent, source, &format!("is nested more than {MAX_DEPTH} files deep")))
+    }
+
+    /// Finds the agent or the file that a reference names.
+    fn reference(&self, agent: &SubAgentRef, source: &Source<'_>) -> Result<AgentRef, ConfigError> {
         let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-        match (non_empty(&sub_agent.config_path), non_empty(&sub_agent.code)) {
-            (Some(path), None) => self.file(&path, source),
+        match (non_empty(&agent.config_path), non_empty(&agent.code)) {
+            (Some(path), None) => self.path(&path, source).map(AgentRef::File),
             (None, Some(name)) => {
-                self.options.resolver.agent(&name).map_err(|error| source.resolve_error("sub_agents", &name, &error))
+                let found = self.options.resolver.agent(&name);
+                let found = found.map_err(|error| source.resolve_error("sub_agents", &name, &error))?;
+                Ok(AgentRef::Component(Box::new(found)))
             }
             (None, None) | (Some(_), Some(_)) => {
                 let message =
@@ -256,7 +343,8 @@ impl TreeLoader<'_> {
         }
     }
 
-    fn file(&mut self, relative: &str, source: &Source<'_>) -> Result<Agent, ConfigError> {
+    /// Returns the path of a file in the agent's folder.
+    fn path(&self, relative: &str, source: &Source<'_>) -> Result<PathBuf, ConfigError> {
         let error = |message| Err(source.error("config_path", relative, message));
         let is_below =
             Path::new(relative).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
@@ -271,15 +359,22 @@ impl TreeLoader<'_> {
         if is_inside(&path) != Some(true) {
             return error(format!("`{relative}` leads out of the agent's folder; move the file there"));
         }
-        // Agent names are unique, so a second use of a file could never be loaded.
-        if self.files.contains(&path) {
-            return error(format!("`{relative}` is used already; an agent has one place, and cannot be below itself"));
-        }
-        if self.depth >= MAX_DEPTH {
-            return error(format!("sub-agents are nested more than {MAX_DEPTH} files deep"));
-        }
-        self.agent(&path)
+        Ok(path)
     }
+}
+
+/// The agent that a reference names.
+enum AgentRef {
+    /// An agent of a component.
+    Component(Box<Agent>),
+    /// A file that defines an agent.
+    File(PathBuf),
+}
+
+/// Returns the error of a file that cannot be used where `agent` refers to it.
+fn file_error(agent: &SubAgentRef, source: &Source<'_>, problem: &str) -> ConfigError {
+    let file = agent.config_path.as_deref().unwrap_or_default();
+    source.error("config_path", file, format!("`{file}` {problem}"))
 }
 
 /// Returns the end of a message for a missing file: the file in its folder that may be meant.

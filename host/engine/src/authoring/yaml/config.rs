@@ -125,14 +125,14 @@ fn tool_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Er
 
 /// A callback by name.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a mapping with `name`")]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `- name: CALLBACK`")]
 pub(super) struct NameRef {
     pub(super) name: String,
 }
 
 /// A tool by name, with optional arguments.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a mapping with `name`")]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `- name: TOOL`")]
 pub(super) struct ToolRef {
     /// Without the package of ADK.
     #[serde(deserialize_with = "tool_name")]
@@ -151,7 +151,7 @@ fn default_true() -> bool {
 
 /// A sub-agent: either another file or an agent of a component.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a mapping with `config_path` or `code`")]
+#[serde(deny_unknown_fields, expecting = "a mapping: write `config_path: FILE` or `code: AGENT`")]
 pub(super) struct SubAgentRef {
     #[serde(alias = "configPath")]
     pub(super) config_path: Option<String>,
@@ -214,6 +214,12 @@ impl AgentConfig {
             return Some(("args".into(), "registered agent classes"));
         }
         None
+    }
+
+    /// Returns the key of a limit that is 0, with which the agent could not even begin.
+    pub(super) fn zero_limit(&self) -> Option<&'static str> {
+        let limits = [("max_iterations", self.max_iterations), ("max_steps", self.max_steps)];
+        limits.into_iter().find_map(|(key, limit)| (limit == Some(0)).then_some(key))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hatchery_core::ResolveError;
+use hatchery_core::{ResolveError, without_byte_order_mark};
 
 use super::error::{self, ConfigError};
 
@@ -56,7 +56,7 @@ pub(super) fn read(path: &Path) -> Result<String, ConfigError> {
         let message = format!("is {size} bytes long; an agent config may be {MAX_FILE_BYTES} bytes long at most");
         return Err(ConfigError::at(path, None, message));
     }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = without_byte_order_mark(&fs::read_to_string(path).map_err(unreadable)?).to_owned();
     if max_open_brackets(&text) > MAX_BRACKETS {
         return Err(ConfigError::at(path, None, format!("more than {MAX_BRACKETS} brackets are open at once")));
     }

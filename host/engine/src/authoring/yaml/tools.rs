@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::suggestion::suggestion;
-use hatchery_core::{Agent, ExampleProvider, ResolveError, Tool, Toolset};
+use hatchery_core::{Agent, ExampleProvider, ItemResolver, JsonMap, ResolveError, Tool, Toolset};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -11,7 +11,8 @@ use super::agent::TreeLoader;
 use super::config::{self, SubAgentRef, ToolRef};
 use super::error::ConfigError;
 use super::file::Source;
-use crate::authoring::tools::{ToolSource, ToolUse, resolve_tool};
+use crate::authoring::build::invalid_name;
+use crate::authoring::tools::{ToolSource, ToolUse, WITH_ARGUMENTS, resolve_tool};
 use crate::llm::tool_resolution::RESERVED;
 use crate::tools::toolsets::IntoToolset;
 
@@ -26,6 +27,10 @@ impl TreeLoader<'_> {
             let name = &tool.declaration().name;
             if RESERVED.contains(&name.as_str()) {
                 let message = format!("`{name}` is a built-in tool; give this tool another name");
+                return Err(source.error("name", &reference.name, message));
+            }
+            if let Some(reason) = invalid_name(name) {
+                let message = format!("models cannot call the tool `{name}`, because its name {reason}; rename it");
                 return Err(source.error("name", &reference.name, message));
             }
             if resolved.iter().any(|other| other.declaration().name == *name) {
@@ -70,7 +75,12 @@ impl TreeLoader<'_> {
             }
             toolset = toolset.only(names).into_toolset();
         }
-        if let Some(prefix) = args.prefix {
+        if let Some(prefix) = args.prefix.filter(|prefix| !prefix.is_empty()) {
+            if let Some(reason) = invalid_name(&prefix) {
+                let message =
+                    format!("{TOOLSET}: models cannot call tools with the prefix `{prefix}`, because it {reason}");
+                return Err(source.error("prefix", "", message));
+            }
             toolset = toolset.prefix(prefix).into_toolset();
         }
         Ok(Self::with_call_settings(toolset, reference))
@@ -115,12 +125,15 @@ impl ToolSource for FileTools<'_, '_, '_> {
     type AgentRef = SubAgentRef;
 
     fn tool(&mut self, name: &str) -> Result<Arc<dyn Tool>, ConfigError> {
-        let found = self.loader.options.resolver.tool(name);
-        found.map_err(|error| self.source.resolve_error("tools", name, &error))
+        let resolver = self.loader.options.resolver;
+        resolver.tool(name).map_err(|error| {
+            let error = if name == self.name { with_other_entries(error, resolver) } else { error };
+            self.source.resolve_error("tools", name, &error)
+        })
     }
 
     fn agent(&mut self, agent: SubAgentRef) -> Result<Agent, ConfigError> {
-        self.loader.sub_agent(&agent, self.source)
+        self.loader.tool_agent(&agent, self.source)
     }
 
     fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, ConfigError> {
@@ -131,6 +144,16 @@ impl ToolSource for FileTools<'_, '_, '_> {
     fn error(&self, reason: String) -> ConfigError {
         self.source.error("name", self.name, reason)
     }
+}
+
+/// Adds the names of other entries of `tools`, which are no tools by themselves, to the error for an unknown name.
+fn with_other_entries(error: ResolveError, resolver: &dyn ItemResolver) -> ResolveError {
+    let ResolveError::Unknown { kind, name, mut known } = error else { return error };
+    known.extend(WITH_ARGUMENTS.into_iter().chain([TOOLSET]).map(str::to_owned));
+    if let Err(ResolveError::Unknown { known: toolsets, .. }) = resolver.create_toolset(&name, JsonMap::new()) {
+        known.extend(toolsets);
+    }
+    ResolveError::Unknown { kind, name, known }
 }
 
 /// Arguments of `Toolset`.

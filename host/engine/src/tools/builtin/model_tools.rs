@@ -56,6 +56,16 @@ impl DataStoreSpec {
 }
 
 impl ModelTool {
+    /// The names of these tools.
+    pub const NAMES: [&str; 6] = [
+        "google_search",
+        "google_maps_grounding",
+        "url_context",
+        "code_execution",
+        "vertex_ai_search",
+        "vertex_ai_rag_retrieval",
+    ];
+
     /// Creates the tool for grounding with Google Search.
     pub fn google_search() -> Self {
         Self::new("google_search", json!({"googleSearch": {}}))

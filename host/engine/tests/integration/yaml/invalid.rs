@@ -1,5 +1,7 @@
 //! Invalid files.
 
+use hatchery_engine::Extensions;
+
 use super::*;
 
 #[test]
@@ -28,16 +30,38 @@ fn the_error_of_a_wrong_type_has_its_location() {
 }
 
 #[test]
-fn the_error_of_a_bare_name_has_the_key_to_write() {
-    let with = |lines: &str| error_of(&format!("name: root\ninstruction: x\n{lines}\n"));
-    let name = "invalid type: string \"add\", expected a mapping with `name`";
-    assert_eq!(with("tools: [add]"), format!("root_agent.yaml:3:9: tools[0]: {name}"));
-    assert_eq!(with("before_tool_callbacks: [add]"), format!("root_agent.yaml:3:25: before_tool_callbacks[0]: {name}"));
-    let agent = "invalid type: string \"add\", expected a mapping with `config_path` or `code`";
-    assert_eq!(with("sub_agents: [add]"), format!("root_agent.yaml:3:14: sub_agents[0]: {agent}"));
+fn the_error_of_a_bare_name_shows_the_mapping_that_is_expected() {
+    let with = |entry: &str| error_of(&format!("name: root\ninstruction: x\n{entry}\n"));
     assert_eq!(
-        with("tools:\n  - name: AgentTool\n    args: { agent: add }"),
-        format!("root_agent.yaml:4:5: AgentTool: `agent`: {agent}")
+        with("tools: [exit_loop]"),
+        "root_agent.yaml:3:9: tools[0]: invalid type: string \"exit_loop\", expected a mapping: write `- name: TOOL`"
+    );
+    assert_eq!(
+        with("before_tool_callbacks: [guard]"),
+        "root_agent.yaml:3:25: before_tool_callbacks[0]: invalid type: string \"guard\", expected a mapping: write \
+         `- name: CALLBACK`"
+    );
+    assert_eq!(
+        with("sub_agents: [b.yaml]"),
+        "root_agent.yaml:3:14: sub_agents[0]: invalid type: string \"b.yaml\", expected a mapping: write `config_path: FILE` \
+         or `code: AGENT`"
+    );
+    assert_eq!(
+        with("tools:\n  - name: AgentTool\n    args: { agent: b.yaml }"),
+        "root_agent.yaml:4:5: AgentTool: `agent`: invalid type: string \"b.yaml\", expected a mapping: write \
+         `config_path: FILE` or `code: AGENT`"
+    );
+}
+
+#[test]
+fn limits_of_zero_are_refused() {
+    assert_eq!(
+        error_of("agent_class: LoopAgent\nname: root\nmax_iterations: 0\n"),
+        "root_agent.yaml:3:1: `max_iterations` is 0, so the agent could do nothing; raise it, or leave it out for no limit"
+    );
+    assert_eq!(
+        error_of("name: root\ninstruction: x\nmaxSteps: 0\n"),
+        "root_agent.yaml:3:1: `max_steps` is 0, so the agent could do nothing; raise it, or leave it out for no limit"
     );
 }
 
@@ -72,8 +96,21 @@ fn errors_of_unknown_names_have_the_location_and_the_known_names() {
     let builtin: String = hatchery_engine::builtin::tools().names().map(|name| format!("`{name}`, ")).collect();
     assert_eq!(
         error_of("name: root\ninstruction: x\ntools:\n  - name: exit_loop\n  - name: ad\n"),
-        format!("root_agent.yaml:5:5: tools: tool `ad` not found; available: {builtin}`add`; did you mean `add`?")
+        format!(
+            "root_agent.yaml:5:5: tools: tool `ad` not found; available: {builtin}`add`, `AgentTool`, `ExampleTool`, \
+             `LongRunningFunctionTool`, `vertex_ai_search`, `vertex_ai_rag_retrieval`, `Toolset`; did you mean `add`?"
+        )
     );
+    for (misspelt, meant) in [("AgentTol", "AgentTool"), ("Tolset", "Toolset"), ("ShopTolset", "ShopToolset")] {
+        let mut extensions = Extensions::builtin();
+        extensions.toolsets.register("ShopToolset", |_args| Err("it is only named".into()));
+        let text = format!("name: root\ninstruction: x\ntools:\n  - name: {misspelt}\n");
+        let folder = folder(&[("root_agent.yaml", text.as_str())]);
+        let error = load_agent(&folder.path().join("root_agent.yaml"), &extensions).err().unwrap();
+        assert!(error.message().ends_with(&format!("; did you mean `{meant}`?")), "{error}");
+    }
+    let func = "name: root\ninstruction: x\ntools:\n  - name: LongRunningFunctionTool\n    args: { func: AgentTol }\n";
+    assert!(!error_of(func).contains("AgentTool"), "{}", error_of(func));
     assert_eq!(
         error_of("name: root\ninstruction: x\nbefore_tool_callbacks:\n  - name: gard\n"),
         "root_agent.yaml:4:5: before_tool_callbacks: callback `gard` not found; available: `guard`"
@@ -209,6 +246,12 @@ fn errors_of_invalid_values_name_the_key() {
         "root_agent.yaml:1:1: agent class `Robot` not found; available: `LlmAgent`, `SequentialAgent`, `ParallelAgent`, \
          `LoopAgent`"
     );
+    for (class, meant) in [("Loop", "LoopAgent"), ("SequentialAgnet", "SequentialAgent")] {
+        // A key of another class is no problem of its own.
+        let error = error_of(&format!("agent_class: {class}\nname: root\nmodel: x\n"));
+        let start = format!("root_agent.yaml:1:1: agent class `{class}` not found; ");
+        assert!(error.starts_with(&start) && error.ends_with(&format!("; did you mean `{meant}`?")), "{error}");
+    }
     assert_eq!(
         error_of("name: root\ninstruction: x\nfallback: [b]\n"),
         "root_agent.yaml:3:1: `fallback` needs a `model` in the same file; the model of another agent has its own"
@@ -237,6 +280,14 @@ fn files_outside_of_the_folder_are_refused() {
         with("root_agent.yaml"),
         "root_agent.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
     );
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_file() {
+    let text = "\u{feff}name: root\ninstruction: x\n";
+    assert_eq!(load(folder(&[("root_agent.yaml", text)]).path()).unwrap().agent.name, "root");
+    let error = error_of("\u{feff}name: a.b\ninstruction: x\n");
+    assert!(error.starts_with("root_agent.yaml:1:1: agent name `a.b` may not hold a dot"), "{error}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn examples_are_a_list_or_a_providers_name() {
     for (wrong, error) in [
         ("products", "example provider `products` not found; available: `sums`"),
         ("[]", "`examples` is empty"),
-        ("[{ input: 1 }]", "examples: `[0].input`: invalid type: integer `1`, expected struct Content"),
+        ("[{ input: 1 }]", "examples: `[0].input`: invalid type: integer `1`, expected a mapping"),
         ("{}", "`examples` can be a list of `input` and `output`, or a provider's name"),
     ] {
         assert_eq!(examples(wrong).err().unwrap(), format!("root_agent.yaml:3:1: {error}"));

@@ -1,6 +1,7 @@
 //! Tools and toolsets.
 
 use hatchery_core::{AgentKind, CallContext, JsonMap, Toolset};
+use hatchery_engine::App;
 use hatchery_engine::build::{IntoTool, function_tool};
 use hatchery_engine::toolsets::StaticToolset;
 use hatchery_models::scripted::Reply;
@@ -68,6 +69,18 @@ fn errors_of_tool_arguments_name_the_argument() {
         with("name: AgentTool\n    args: { agent: {} }"),
         "root_agent.yaml: a sub-agent needs either `config_path` (a YAML file) or `code` (an agent of a component)"
     );
+    for tool in ["google_search", "preload_memory"] {
+        assert_eq!(
+            with(&format!("name: {tool}\n    require_confirmation: true")),
+            format!(
+                "root_agent.yaml:4:5: tool `{tool}` runs without a call that a person could confirm; remove \
+                 `require_confirmation`"
+            )
+        );
+    }
+    let misspelt = with("name: AgentTool\n    args: { agnet: {} }");
+    assert!(misspelt.starts_with("root_agent.yaml:4:5: AgentTool: unknown field `agnet`, "), "{misspelt}");
+    assert!(misspelt.ends_with("; did you mean `agent`?"), "{misspelt}");
     assert_eq!(
         with("name: AgentTool\n    args: { agent: { code: helper }, includePlugins: false }"),
         "root_agent.yaml:4:5: AgentTool: `include_plugins` cannot be false: the host's plugins apply to every agent"
@@ -92,6 +105,95 @@ fn errors_of_tool_arguments_name_the_argument() {
         with("name: vertex_ai_search\n    args: { data_store_id: s, data_store_specs: [{ data_store: a }] }"),
         "root_agent.yaml:4:5: vertex_ai_search: `data_store_specs` selects data stores of a `search_engine_id`, which is missing"
     );
+}
+
+#[test]
+fn names_that_no_model_can_call_are_refused() {
+    let root = caller("root", "helper.yaml");
+    let helper = "name: my helper\ninstruction: x\n";
+    let error = load(folder(&[("root_agent.yaml", root.as_str()), ("helper.yaml", helper)]).path()).err().unwrap();
+    assert_eq!(
+        error,
+        "root_agent.yaml:4:5: models cannot call the tool `my helper`, because its name may hold only letters, digits, `_`, `-` \
+         and dots; rename it"
+    );
+    let text = "name: root\ninstruction: x\ntools:\n  - name: Toolset\n    args: { name: shop, prefix: 'my ' }\n";
+    let error =
+        AgentLoader::new(&with_toolsets()).load(&folder(&[("root_agent.yaml", text)]).path().join("root_agent.yaml"));
+    let error = error.err().unwrap();
+    assert_eq!(error.location(), Some((5, 25)));
+    assert_eq!(
+        error.message(),
+        "Toolset: models cannot call tools with the prefix `my `, because it may hold only letters, digits, `_`, `-` and dots"
+    );
+}
+
+/// Returns an LLM agent that calls the agent of `file` as a tool.
+fn caller(name: &str, file: &str) -> String {
+    format!(
+        "name: {name}\ninstruction: x\ntools:\n  - name: AgentTool\n    args: {{ agent: {{ config_path: {file} }} }}\n"
+    )
+}
+
+fn load_all(files: &[(String, String)]) -> Result<LoadedAgent, String> {
+    let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    load(folder(&files).path())
+}
+
+fn sequence(name: &str, files: &[&str]) -> String {
+    let sub_agents = files.iter().map(|file| format!("  - config_path: {file}\n"));
+    format!("agent_class: SequentialAgent\nname: {name}\nsub_agents:\n{}", sub_agents.collect::<String>())
+}
+
+#[test]
+fn several_agents_may_call_one_agent_which_may_be_a_sub_agent_too() {
+    let files = [
+        ("root_agent.yaml", sequence("root", &["a.yaml", "b.yaml", "helper.yaml"])),
+        ("a.yaml", caller("a", "helper.yaml")),
+        ("b.yaml", caller("b", "helper.yaml")),
+        ("helper.yaml", "name: helper\ninstruction: x\n".to_owned()),
+    ];
+    let loaded = load_all(&files.map(|(name, text)| (name.to_owned(), text))).unwrap();
+    let [a, b, helper] = loaded.agent.sub_agents.as_slice() else { panic!("{}", loaded.agent.sub_agents.len()) };
+    for agent in [a, b] {
+        let tools: Vec<_> = as_llm(&agent.kind).tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
+        assert_eq!(tools, ["helper"], "{}", agent.name);
+    }
+    assert_eq!(helper.name, "helper");
+    assert_eq!(loaded.files.len(), 4);
+    assert!(App::new("root", loaded.agent).is_ok());
+}
+
+#[test]
+fn an_agent_that_calls_itself_as_a_tool_is_refused() {
+    assert_eq!(
+        error_of(&caller("root", "root_agent.yaml")),
+        "root_agent.yaml:5:22: `root_agent.yaml` is this agent, or calls it; an agent cannot call itself as a tool"
+    );
+    let files = [("root_agent.yaml", caller("root", "a.yaml")), ("a.yaml", sequence("a", &["root_agent.yaml"]))];
+    assert_eq!(
+        load_all(&files.map(|(name, text)| (name.to_owned(), text))).err().unwrap(),
+        "a.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
+    );
+}
+
+#[test]
+fn the_levels_of_an_agent_that_is_loaded_already_count_for_each_caller() {
+    let chain = |letter: char, last: &str| -> Vec<(String, String)> {
+        let next = |level: u32| if level == 20 { last.to_owned() } else { format!("{letter}{}.yaml", level + 1) };
+        let agent = |level: u32| (format!("{letter}{level}.yaml"), caller(&format!("{letter}{level}"), &next(level)));
+        (1..=20).map(agent).collect()
+    };
+    let mut files = vec![
+        ("root_agent.yaml".to_owned(), sequence("root", &["first.yaml", "second.yaml"])),
+        ("first.yaml".to_owned(), caller("first", "c1.yaml")),
+        ("second.yaml".to_owned(), caller("second", "d1.yaml")),
+        ("leaf.yaml".to_owned(), "name: leaf\ninstruction: x\n".to_owned()),
+    ];
+    files.extend(chain('c', "leaf.yaml"));
+    files.extend(chain('d', "c1.yaml"));
+    let error = load_all(&files).err().unwrap();
+    assert_eq!(error, "d20.yaml:5:22: `c1.yaml` is nested more than 32 files deep");
 }
 
 const TOOLSETS: &str = "

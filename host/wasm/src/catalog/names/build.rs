@@ -1,5 +1,6 @@
 //! Builds agent trees from the agent specs of components, within the grants of their components.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -15,23 +16,28 @@ use hatchery_engine::toolsets::IntoToolset;
 use serde_json::Value;
 
 use super::permissions::AgentCapabilities;
+use super::tool_agents::{MAX_NESTING, ToolAgents};
 use super::{GetItem, NameResolver};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
 use crate::contract::component::{AgentSpec, Component, Hook};
 use crate::contract::convert::{BadValue, all_from_wit, llm, parse_json, parse_object};
 
-/// Maximum depth of an agent tree.
-const MAX_NESTING: usize = 32;
-
 impl NameResolver<'_> {
     /// Builds the agent `name` that `component` describes, with all its sub-agents.
     pub(crate) fn build(&self, component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
-        self.build_below(&[], component, name)
+        self.build_below(&[], &RefCell::default(), component, name)
     }
 
     /// Builds an agent that the last agent of `path` calls as a tool.
-    fn build_below(&self, path: &[String], component: &Arc<Component>, name: &str) -> Result<Agent, ResolveError> {
-        let mut builder = Builder { names: self, path: path.to_vec(), used: HashSet::new(), ungranted: Vec::new() };
+    fn build_below(
+        &self,
+        path: &[String],
+        tool_agents: &RefCell<ToolAgents>,
+        component: &Arc<Component>,
+        name: &str,
+    ) -> Result<Agent, ResolveError> {
+        let (used, ungranted) = (HashSet::new(), Vec::new());
+        let mut builder = Builder { names: self, tool_agents, path: path.to_vec(), used, ungranted };
         let agent = builder.agent(component, name)?;
         if builder.ungranted.is_empty() {
             return Ok(agent);
@@ -44,6 +50,8 @@ impl NameResolver<'_> {
 /// Builds one agent tree.
 struct Builder<'a> {
     names: &'a NameResolver<'a>,
+    /// The agents of the app that others call as tools, which have their own trees.
+    tool_agents: &'a RefCell<ToolAgents>,
     /// Qualified names of the agents on the path from the root, root first.
     path: Vec<String>,
     /// Qualified names of all agents in the tree so far.
@@ -78,6 +86,7 @@ impl Builder<'_> {
         }
         self.names.record_use(component);
         self.path.push(qualified.clone());
+        self.tool_agents.borrow_mut().reach(self.path.len());
         let agent = self.build_agent(component, spec).map_err(|error| match error {
             error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
             error => unusable(error.to_string()),
@@ -316,10 +325,19 @@ impl ToolSource for AgentTools<'_, '_> {
         }
     }
 
-    /// Builds its own tree. The path shows whether the agent calls itself.
+    /// Builds its own tree, unless another agent calls it too. The path shows whether the agent calls itself.
     fn agent(&mut self, name: String) -> Result<Agent, ResolveError> {
+        let Builder { names, tool_agents, path, .. } = self.builder;
         let (owner, item) = self.builder.resolve(self.home, ItemKind::Agent, &name)?;
-        self.builder.names.build_below(&self.builder.path, &owner, &item)
+        let qualified = format!("{}/{item}", owner.name());
+        let known = tool_agents.borrow_mut().find(&qualified, path.len());
+        if let Some(agent) = known {
+            return Ok(agent);
+        }
+        let before = tool_agents.borrow_mut().begin();
+        let agent = names.build_below(path, tool_agents, &owner, &item)?;
+        tool_agents.borrow_mut().add(qualified, agent.clone(), path.len(), before);
+        Ok(agent)
     }
 
     fn examples(&mut self, name: &str) -> Result<Arc<dyn ExampleProvider>, ResolveError> {
@@ -346,12 +364,12 @@ fn planner(planner: &guest_agents::Planner) -> Result<Option<Planner>, BadValue>
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::catalog::names::{Components, NameOwners, root_agents};
     use crate::contract::component::tests::{agent, with_agents, with_toolset};
 
-    async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
+    pub(crate) async fn built(agents: Vec<AgentSpec>) -> Result<Agent, String> {
         let components = Components::from([("made".to_owned(), with_agents(agents).await)]);
         NameResolver::new(&components, &NameOwners::default(), None).agent("made/a0").map_err(|error| error.to_string())
     }
@@ -393,7 +411,7 @@ mod tests {
     }
 
     /// Returns an LLM agent `a0` with these tools: pairs of name and arguments.
-    fn with_tools(tools: &[(&str, Option<&str>)]) -> AgentSpec {
+    pub(crate) fn with_tools(tools: &[(&str, Option<&str>)]) -> AgentSpec {
         let mut spec = agent("a0", Vec::new());
         let tools = tools.iter().map(|(name, args)| guest_agents::ToolUse {
             name: (*name).into(),
