@@ -71,13 +71,6 @@ impl DirectoryArtifacts {
         Ok(if is_user_scoped { user.join("user") } else { user.join("sessions").join(to_file_name(&session.id)?) })
     }
 
-    /// Returns the folders of the artifacts of a session and of its user, each with the prefix of their names. A folder
-    /// whose name would be too long is left out: nothing can be saved in it.
-    fn owners(&self, session: &SessionKey) -> Vec<(PathBuf, &'static str)> {
-        let owner = |is_user_scoped, prefix| Some((self.owner(session, is_user_scoped).ok()?, prefix));
-        [owner(false, ""), owner(true, USER_PREFIX)].into_iter().flatten().collect()
-    }
-
     /// Returns the folder of an artifact.
     fn artifact(&self, session: &SessionKey, name: &str) -> Result<PathBuf, StoreError> {
         let name = ArtifactName::parse(name)?;
@@ -170,12 +163,10 @@ impl ArtifactService for DirectoryArtifacts {
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
-        let owners = self.owners(session);
-        blocking("list", self.root.clone(), move || {
-            let mut names = Vec::new();
-            for (owner, prefix) in &owners {
-                names.extend(names_in(owner)?.iter().map(|bare| format!("{prefix}{bare}")));
-            }
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        blocking("list", own.clone(), move || {
+            let mut names = names_in(&own)?;
+            names.extend(names_in(&users)?.iter().map(|bare| format!("{USER_PREFIX}{bare}")));
             names.sort();
             Ok(names)
         })
@@ -183,12 +174,10 @@ impl ArtifactService for DirectoryArtifacts {
     }
 
     async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
-        let owners = self.owners(session);
-        blocking("list", self.root.clone(), move || {
-            let mut newest = Vec::new();
-            for (owner, prefix) in &owners {
-                newest.extend(newest_in(owner, prefix)?);
-            }
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        blocking("list", own.clone(), move || {
+            let mut newest = newest_in(&own, "")?;
+            newest.extend(newest_in(&users, USER_PREFIX)?);
             newest.sort_by(|a, b| a.name.cmp(&b.name));
             Ok(newest)
         })

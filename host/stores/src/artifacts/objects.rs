@@ -157,21 +157,6 @@ impl ObjectArtifacts {
         self.store.list(Some(prefix)).try_collect().await.map_err(|error| self.failure(activity, error))
     }
 
-    /// Returns the prefix of the artifacts of a session or, if `is_user_scoped`, of its user, and the objects below it.
-    /// `None` if a name in the prefix would be too long: nothing can be saved there.
-    async fn owned(
-        &self,
-        session: &SessionKey,
-        is_user_scoped: bool,
-    ) -> Result<Option<(Path, Vec<ObjectMeta>)>, StoreError> {
-        let owner = match self.owner(session, is_user_scoped) {
-            Err(StoreError::InvalidName { .. }) => return Ok(None),
-            owner => owner?,
-        };
-        let objects = self.objects(&owner, "list").await?;
-        Ok(Some((owner, objects)))
-    }
-
     /// Returns the version numbers of an artifact in ascending order.
     async fn numbers(&self, artifact: &Path, activity: &str) -> Result<Vec<u64>, StoreError> {
         let objects = self.objects(artifact, activity).await?;
@@ -358,19 +343,20 @@ impl ArtifactService for ObjectArtifacts {
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
-        let (own, users) = tokio::try_join!(self.owned(session, false), self.owned(session, true))?;
-        let mut names: Vec<_> = own.iter().flat_map(|(owner, objects)| names_of(objects, owner)).collect();
-        let bare_names = users.iter().flat_map(|(owner, objects)| names_of(objects, owner));
-        names.extend(bare_names.map(|bare| format!("{USER_PREFIX}{bare}")));
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own_objects, users_objects) = tokio::try_join!(self.objects(&own, "list"), self.objects(&users, "list"))?;
+        let mut names = names_of(&own_objects, &own);
+        names.extend(names_of(&users_objects, &users).iter().map(|bare| format!("{USER_PREFIX}{bare}")));
         names.sort();
         names.dedup();
         Ok(names)
     }
 
     async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
-        let (own, users) = tokio::try_join!(self.owned(session, false), self.owned(session, true))?;
-        let mut newest: Vec<_> = own.iter().flat_map(|(owner, objects)| newest_of(objects, owner, "")).collect();
-        newest.extend(users.iter().flat_map(|(owner, objects)| newest_of(objects, owner, USER_PREFIX)));
+        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own_objects, users_objects) = tokio::try_join!(self.objects(&own, "list"), self.objects(&users, "list"))?;
+        let mut newest = newest_of(&own_objects, &own, "");
+        newest.extend(newest_of(&users_objects, &users, USER_PREFIX));
         newest.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(newest)
     }

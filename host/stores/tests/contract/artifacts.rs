@@ -27,7 +27,6 @@ on_every_artifact_backend!([
     similar_names_are_different_artifacts,
     names_that_leave_their_folder_are_rejected,
     a_name_that_is_too_long_for_file_systems_is_rejected,
-    a_session_whose_id_is_too_long_for_file_systems_has_no_artifacts_to_delete,
     a_deleted_artifact_is_gone_with_its_versions,
     deleting_an_unknown_artifact_is_no_error,
     concurrent_saves_get_distinct_versions,
@@ -255,17 +254,6 @@ async fn a_name_that_is_too_long_for_file_systems_is_rejected(artifacts: &dyn Ar
                       capital letter";
         assert_eq!(error.to_string(), format!("invalid name `{name}`: {reason}"));
     }
-}
-
-async fn a_session_whose_id_is_too_long_for_file_systems_has_no_artifacts_to_delete(artifacts: &dyn ArtifactService) {
-    save(artifacts, &session("ann", "s1"), "user:a", "x").await;
-    for (user, names) in [("ann".to_owned(), vec!["user:a"]), ("U".repeat(200), vec![])] {
-        let key = session(&user, &"S".repeat(200));
-        assert_eq!(artifacts.list(&key).await.unwrap(), names);
-        assert_eq!(artifacts.newest_versions(&key).await.unwrap().len(), names.len());
-        assert!(artifacts.delete_all(&key).await.unwrap().is_empty());
-    }
-    assert_eq!(artifacts.list(&session("ann", "s1")).await.unwrap(), ["user:a"]);
 }
 
 async fn a_deleted_artifact_is_gone_with_its_versions(artifacts: &dyn ArtifactService) {
