@@ -1,4 +1,4 @@
-//! File access: reads with a size limit, atomic writes.
+//! File access: reads with a size limit, atomic writes, locks of folders.
 
 use std::io;
 use std::path::Path;
@@ -57,6 +57,18 @@ pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError
         result
     };
     write.await.map_err(|source| RegistryError::Write { path: path.into(), source })
+}
+
+/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the system cannot
+/// lock folders.
+pub(crate) async fn lock(folder: &Path) -> Option<std::fs::File> {
+    let folder = folder.to_owned();
+    let lock = move || {
+        let folder = std::fs::File::open(folder)?;
+        folder.lock()?;
+        Ok::<_, io::Error>(folder)
+    };
+    tokio::task::spawn_blocking(lock).await.ok()?.ok()
 }
 
 /// Deletes a file if it exists.
