@@ -305,7 +305,8 @@ impl Invocation {
     }
 
     /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are
-    /// no part of stored state. They count as bytes of the run, so that the next event fails if there are too many.
+    /// no part of stored state. They count as bytes of this run and the enclosing runs, so that the next event fails if there
+    /// are too many.
     #[must_use]
     pub fn apply_temp_state(&self, mut delta: JsonMap) -> JsonMap {
         if delta.keys().any(|key| StateScope::split_key(key).0 == StateScope::Temp) {
@@ -313,7 +314,10 @@ impl Invocation {
             delta.retain(|key, value| {
                 let is_stored = StateScope::split_key(key).0 != StateScope::Temp;
                 if !is_stored {
-                    self.usage.event_bytes.fetch_add(state_entry_bytes(key, value), Ordering::Relaxed);
+                    let bytes = state_entry_bytes(key, value);
+                    self.and_parents().for_each(|run| {
+                        run.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed);
+                    });
                     session.state.set(key, value.take());
                 }
                 is_stored

@@ -1,14 +1,24 @@
 //! Suggestions for misspelt names: "did you mean …?".
 
+/// Maximum number of characters of a name that is compared. The cost grows with the square of the length, and files of
+/// others have the names.
+const MAX_COMPARED: usize = 256;
+
 /// Returns the known name that is most like `name`, if it is so similar that a typing error is likely.
 pub fn similar_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = 1 + name.chars().count() / 6;
+    let length = name.chars().count();
+    if length > MAX_COMPARED {
+        return None;
+    }
+    let limit = 1 + length / 6;
     let distance = |known: &str| {
         // `COMPONENT/ITEM` is often written without the component.
         let item = known.rsplit_once('/').filter(|_| !name.contains('/')).map_or(known, |(_, item)| item);
-        strsim::damerau_levenshtein(name, item)
+        // The distance is at least the difference of the lengths.
+        let is_similar_length = item.chars().count().abs_diff(length) <= limit;
+        is_similar_length.then(|| strsim::damerau_levenshtein(name, item))
     };
-    let candidates = known.into_iter().map(|known| (distance(known), known));
+    let candidates = known.into_iter().filter_map(|known| Some((distance(known)?, known)));
     candidates
         .filter(|(distance, known)| (1..=limit).contains(distance) && known.len() > 2)
         .min()
@@ -63,6 +73,13 @@ mod tests {
         assert_eq!(similar_name("model", ["model", "instruction"]), None);
         assert_eq!(similar_name("x", ["ab", "y"]), None);
         assert_eq!(suggestion("nobody", ["talker"]), "");
+    }
+
+    #[test]
+    fn very_long_names_are_not_compared() {
+        let [name, known] = ["a", "b"].map(|end| "x".repeat(10_000_000) + end);
+        assert_eq!(similar_name(&name, [known.as_str()]), None);
+        assert_eq!(similar_name("model", [known.as_str(), "modle"]), Some("modle"));
     }
 
     #[test]

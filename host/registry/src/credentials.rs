@@ -30,6 +30,10 @@ const REGISTRY: &str = "HATCHERY_REGISTRY";
 /// The timeout of a credential helper, which may prompt the user.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The host of Docker Hub, and the key under which Docker stores its login.
+const DOCKER_HUB: &str = "index.docker.io";
+const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
+
 /// The user name that a helper returns with an identity token.
 const TOKEN_USER: &str = "<token>";
 
@@ -168,7 +172,8 @@ async fn run_helper(helper: &str, registry: &str) -> Result<HelperResponse, Help
     command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
     let mut child = command.spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(registry.as_bytes()).await?;
+        let key = if registry == DOCKER_HUB { DOCKER_HUB_KEY } else { registry };
+        stdin.write_all(key.as_bytes()).await?;
     }
     let timed_out = |_| io::Error::other(format!("no response within {HELPER_TIMEOUT:?}"));
     let output = tokio::time::timeout(HELPER_TIMEOUT, child.wait_with_output()).await.map_err(timed_out)??;

@@ -1,7 +1,7 @@
-//! File access: reads with a size limit, atomic writes.
+//! File access: reads with a size limit, atomic writes, locks of folders.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tokio::fs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -40,11 +40,8 @@ pub(crate) async fn read_text(path: &Path) -> Result<Option<String>, RegistryErr
 /// Writes a file atomically: concurrent readers see the old content or the new one.
 pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
     let write = async {
-        // A hidden file, so that a host that watches the folder does not load it.
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
+        let (temporary, mut file) = create_temporary(path).await?;
         let result = async {
-            let mut file = fs::File::create(&temporary).await?;
             file.write_all(bytes).await?;
             file.sync_all().await?;
             fs::rename(&temporary, path).await
@@ -57,6 +54,32 @@ pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError
         result
     };
     write.await.map_err(|source| RegistryError::Write { path: path.into(), source })
+}
+
+/// Creates a hidden file beside another one, so that a host that watches the folder does not load it. Containers that share
+/// the folder may have processes of the same id, so an existing file belongs to somebody else.
+async fn create_temporary(path: &Path) -> io::Result<(PathBuf, fs::File)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut number = 0_u32;
+    loop {
+        let temporary = path.with_file_name(format!(".{name}.{}.{number}", std::process::id()));
+        match fs::File::create_new(&temporary).await {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            created => return created.map(|file| (temporary, file)),
+        }
+    }
+}
+
+/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the system cannot
+/// lock folders.
+pub(crate) async fn lock(folder: &Path) -> Option<std::fs::File> {
+    let folder = folder.to_owned();
+    let lock = move || {
+        let folder = std::fs::File::open(folder)?;
+        folder.lock()?;
+        Ok::<_, io::Error>(folder)
+    };
+    tokio::task::spawn_blocking(lock).await.ok()?.ok()
 }
 
 /// Deletes a file if it exists.
@@ -85,6 +108,18 @@ mod tests {
         remove(&path).await.unwrap();
         remove(&path).await.unwrap();
         assert!(read(&path).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_temporary_file_of_another_process_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.wasm");
+        // Two processes of this id write in different containers.
+        let (other, _file) = create_temporary(&path).await.unwrap();
+        std::fs::write(&other, "half").unwrap();
+        write(&path, b"whole").await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole");
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "half");
     }
 
     #[tokio::test]

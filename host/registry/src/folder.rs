@@ -88,7 +88,7 @@ impl ComponentFolder {
     ) -> Result<PulledComponent, RegistryError> {
         let name = name.unwrap_or(reference.name());
         check_name(name)?;
-        let mut lock = Lockfile::read(&self.path).await?;
+        let lock = Lockfile::read(&self.path).await?;
         let pulled = match (lock.components.get(name), mode) {
             (locked, PullMode::Update) => self.update(name, reference, locked).await?,
             (Some(locked), _) if locked.reference == *reference => self.verify_or_restore(name, locked).await?,
@@ -107,7 +107,7 @@ impl ComponentFolder {
             }
             (None, PullMode::Add) => self.update(name, reference, None).await?,
         };
-        self.update_lock(&mut lock, &pulled, mode).await?;
+        self.update_lock(&pulled, mode).await?;
         Ok(pulled)
     }
 
@@ -120,19 +120,19 @@ impl ComponentFolder {
         &self,
         mode: PullMode,
     ) -> Result<Vec<(String, Result<PulledComponent, RegistryError>)>, RegistryError> {
-        let mut lock = Lockfile::read(&self.path).await?;
+        let lock = Lockfile::read(&self.path).await?;
         if lock.components.is_empty() {
             return Err(RegistryError::EmptyLockfile { path: Lockfile::path(&self.path) });
         }
         let mut results = Vec::new();
-        for (name, locked) in lock.components.clone() {
+        for (name, locked) in lock.components {
             let result = if mode == PullMode::Update {
                 self.update(&name, &locked.reference, Some(&locked)).await
             } else {
                 self.verify_or_restore(&name, &locked).await
             };
             let result = match result {
-                Ok(pulled) => self.update_lock(&mut lock, &pulled, mode).await.map(|()| pulled),
+                Ok(pulled) => self.update_lock(&pulled, mode).await.map(|()| pulled),
                 Err(error) => Err(error),
             };
             results.push((name, result));
@@ -140,16 +140,14 @@ impl ComponentFolder {
         Ok(results)
     }
 
-    /// Updates the lockfile entry of a component if it has changed.
-    async fn update_lock(
-        &self,
-        lock: &mut Lockfile,
-        pulled: &PulledComponent,
-        mode: PullMode,
-    ) -> Result<(), RegistryError> {
+    /// Updates the lockfile entry of a component if it has changed. Reads the file again, because other pulls may have
+    /// added entries since this one began.
+    async fn update_lock(&self, pulled: &PulledComponent, mode: PullMode) -> Result<(), RegistryError> {
         if mode == PullMode::Locked {
             return Ok(());
         }
+        let _guard = file::lock(&self.path).await;
+        let mut lock = Lockfile::read(&self.path).await?;
         let before = lock.components.get(&pulled.name);
         let signer = match pulled.change {
             // The signature may not have been checked this time.

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, Caller, CallerOrigin, Content, CustomAgent, CustomAgentSpec, EventData,
-    FunctionCall, LlmRequest, LlmResponse, Model, ModelError, ModelRef, Part, PartData, ResponseStream, RunConfig,
-    RunError, RunLimit, StreamingMode, UsageMetadata,
+    FunctionCall, Invocation, LlmRequest, LlmResponse, Model, ModelError, ModelRef, NewInvocation, Part, PartData,
+    ResponseStream, RunConfig, RunError, RunLimit, StreamingMode, UsageMetadata,
 };
 use hatchery_engine::{AgentTool, App, AppSettings, RunRequest, RunSettings};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -290,6 +290,24 @@ async fn temporary_state_counts_as_bytes_of_the_run() {
     let (events, error) = app.expect_error("hi").await;
     assert!(matches!(error, RunError::Limit { limit: RunLimit::EventBytes, .. }));
     assert!(events.len() < 20, "{}", events.len());
+}
+
+#[tokio::test]
+async fn temporary_state_of_a_run_that_code_has_started_counts_for_the_enclosing_run_too() {
+    let app = Harness::new(Agent::new("root", "", AgentKind::Sequential)).await;
+    let session = app.session().await;
+    let start = |parent| {
+        let run_config = RunConfig { max_run_bytes: 10_000, ..RunConfig::default() };
+        let new = NewInvocation::new(session.clone(), app.runner.services().clone());
+        Invocation::new(NewInvocation { parent, run_config, ..new }).0
+    };
+    let enclosing = start(None);
+    let inner = start(Some(enclosing.clone()));
+    let delta = [("temp:a".to_owned(), json!("x".repeat(5_000)))].into_iter().collect();
+    assert!(inner.apply_temp_state(delta).is_empty());
+    for run in [enclosing, inner] {
+        assert_eq!(run.remaining().bytes, Some(10_000 - 5_008));
+    }
 }
 
 #[tokio::test]

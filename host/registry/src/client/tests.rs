@@ -7,6 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::folder::{ComponentFolder, PullMode};
+use crate::signature::SignatureVerifier;
 
 /// The base64 of `ada:hunter2`.
 const LOGIN: &str = "YWRhOmh1bnRlcjI=";
@@ -191,4 +193,33 @@ async fn an_error_response_is_read_up_to_a_limit() {
     })
     .await;
     assert_eq!(error_of(&fake).await, format!("the registry does not serve {}: status 500", fake.reference()));
+}
+
+#[tokio::test]
+async fn a_component_that_another_pull_adds_meanwhile_stays_in_the_lockfile() {
+    /// A component without content.
+    const COMPONENT: &str = "\0asm\r\0\x01\0";
+    let artifact = Artifact::new(&Interfaces::default(), Bytes::from_static(COMPONENT.as_bytes()), None).unwrap();
+    let manifest = serde_json::to_string(&artifact.manifest).unwrap();
+    let digest = Digest::compute(b"");
+    let other = format!(
+        "version: 1\ncomponents:\n  other:\n    reference: localhost/other:1\n    manifest: {digest}\n    file: {digest}\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let lockfile = folder.path().join("hatchery.lock");
+    let written = lockfile.clone();
+    let fake = FakeRegistry::start(move |head, _| {
+        if head.contains("/blobs/") {
+            std::fs::write(&written, &other).unwrap();
+            response("200 OK", "", COMPONENT)
+        } else {
+            let is_manifest = head.contains("/manifests/");
+            response("200 OK", "", if is_manifest { manifest.as_str() } else { "{}" })
+        }
+    })
+    .await;
+    let components = ComponentFolder::new(folder.path().to_owned(), fake.client(), SignatureVerifier::default());
+    components.add(&fake.reference(), None, PullMode::Add).await.unwrap();
+    let lock = std::fs::read_to_string(lockfile).unwrap();
+    assert!(lock.contains("\n  other:\n") && lock.contains("\n  x:\n"), "{lock}");
 }

@@ -28,7 +28,7 @@ use hatchery_core::{
 use uuid::Uuid;
 
 use super::layout;
-use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name, to_owner_name};
 use super::stored_part::{NewPart, StoredPart};
 use crate::permissions;
 use crate::tasks::{file_error, run_blocking};
@@ -66,15 +66,15 @@ impl DirectoryArtifacts {
     }
 
     /// Returns the folder of the artifacts of a session or, if `is_user_scoped`, of its user.
-    fn owner(&self, session: &SessionKey, is_user_scoped: bool) -> Result<PathBuf, StoreError> {
-        let user = self.root.join(to_file_name(&session.app)?).join(to_file_name(&session.user)?);
-        Ok(if is_user_scoped { user.join("user") } else { user.join("sessions").join(to_file_name(&session.id)?) })
+    fn owner(&self, session: &SessionKey, is_user_scoped: bool) -> PathBuf {
+        let user = self.root.join(to_owner_name(&session.app)).join(to_owner_name(&session.user));
+        if is_user_scoped { user.join("user") } else { user.join("sessions").join(to_owner_name(&session.id)) }
     }
 
     /// Returns the folder of an artifact.
     fn artifact(&self, session: &SessionKey, name: &str) -> Result<PathBuf, StoreError> {
         let name = ArtifactName::parse(name)?;
-        Ok(self.owner(session, name.is_user_scoped)?.join(to_file_name(name.bare)?))
+        Ok(self.owner(session, name.is_user_scoped).join(to_file_name(name.bare)?))
     }
 
     /// Returns a unique path on the same file system as the artifacts.
@@ -163,7 +163,7 @@ impl ArtifactService for DirectoryArtifacts {
     }
 
     async fn list(&self, session: &SessionKey) -> Result<Vec<String>, StoreError> {
-        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own, users) = (self.owner(session, false), self.owner(session, true));
         blocking("list", own.clone(), move || {
             let mut names = names_in(&own)?;
             names.extend(names_in(&users)?.iter().map(|bare| format!("{USER_PREFIX}{bare}")));
@@ -174,7 +174,7 @@ impl ArtifactService for DirectoryArtifacts {
     }
 
     async fn newest_versions(&self, session: &SessionKey) -> Result<Vec<NewestVersion>, StoreError> {
-        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own, users) = (self.owner(session, false), self.owner(session, true));
         blocking("list", own.clone(), move || {
             let mut newest = newest_in(&own, "")?;
             newest.extend(newest_in(&users, USER_PREFIX)?);
@@ -200,7 +200,7 @@ impl ArtifactService for DirectoryArtifacts {
     }
 
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
-        let (own, users) = (self.owner(session, false)?, self.owner(session, true)?);
+        let (own, users) = (self.owner(session, false), self.owner(session, true));
         blocking("count", own.clone(), move || {
             let (session_versions, session_bytes) = usage_in(&own)?;
             let (mut user_versions, mut user_bytes) = usage_in(&users)?;

@@ -1,12 +1,16 @@
 //! Validation of artifact names, their scope, and their encoding as file names.
 
 use hatchery_core::StoreError;
+use sha2::{Digest, Sha256};
 
 /// The limit of common file systems.
 const MAX_FILE_NAME_BYTES: usize = 255;
 
 /// The encoding of an empty name. No other name has this encoding.
 const EMPTY: &str = "%";
+
+/// The text before a hash, which no encoding has.
+const HASH_MARK: &str = "%-";
 
 /// A valid name of an artifact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +56,29 @@ pub(super) const USER_PREFIX: &str = "user:";
 /// # Errors
 /// [`StoreError::InvalidName`] if the encoding is longer than file systems allow.
 pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
-    let file_name = escape(name, |character| character.is_alphanumeric() && is_own_fold(character));
+    let file_name = encode(name);
     if file_name.len() > MAX_FILE_NAME_BYTES {
         let reason =
             "too long: as a file name it may take up to 255 bytes, three for each special character or capital letter";
         return Err(StoreError::InvalidName { name: name.to_owned(), reason });
     }
     Ok(file_name)
+}
+
+/// Encodes the name of an app, a user or a session as [`to_file_name`] does, but replaces the end of a long one by its hash.
+/// It need not be decoded.
+pub(super) fn to_owner_name(name: &str) -> String {
+    let file_name = encode(name);
+    if file_name.len() <= MAX_FILE_NAME_BYTES {
+        return file_name;
+    }
+    let hash: String = Sha256::digest(name).iter().map(|byte| format!("{byte:02x}")).collect();
+    let end = file_name.floor_char_boundary(MAX_FILE_NAME_BYTES - HASH_MARK.len() - hash.len());
+    format!("{}{HASH_MARK}{hash}", file_name.get(..end).unwrap_or_default())
+}
+
+fn encode(name: &str) -> String {
+    escape(name, |character| character.is_alphanumeric() && is_own_fold(character))
 }
 
 /// Encodes a name as layout version 1 did: capital letters are kept.
@@ -153,6 +173,15 @@ mod tests {
         assert_eq!(to_file_name("..").unwrap(), "%2E.");
         assert_eq!(to_file_name("").unwrap(), "%");
         assert_eq!(to_file_name("Ann").unwrap(), "%41nn");
+    }
+
+    #[test]
+    fn the_end_of_a_long_owner_is_replaced_by_its_hash() {
+        assert_eq!(to_owner_name("Ann"), to_file_name("Ann").unwrap());
+        for text in ["x", "X", "é", "🙂"] {
+            let [one, other] = ["1", "2"].map(|end| to_owner_name(&(text.repeat(256) + end)));
+            assert!(one != other && one.len() <= 255 && from_file_name(&one).is_none(), "{one}");
+        }
     }
 
     #[test]

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use self::location::Location;
-use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name};
+use super::name::{ArtifactName, USER_PREFIX, from_file_name, to_file_name, to_owner_name};
 use super::stored_part::{NewPart, StoredPart};
 use crate::tasks::run_to_completion;
 
@@ -115,19 +115,19 @@ impl ObjectArtifacts {
     }
 
     /// Returns the prefix of the artifacts of the user of a session.
-    fn user(&self, session: &SessionKey) -> Result<String, StoreError> {
+    fn user(&self, session: &SessionKey) -> String {
         let prefix = self.location.prefix();
         let separator = if prefix.is_root() { "" } else { "/" };
-        Ok(format!("{prefix}{separator}{}/{}", to_file_name(&session.app)?, to_file_name(&session.user)?))
+        format!("{prefix}{separator}{}/{}", to_owner_name(&session.app), to_owner_name(&session.user))
     }
 
     /// Returns the prefix of the artifacts of a session or, if `is_user_scoped`, of its user.
     fn owner(&self, session: &SessionKey, is_user_scoped: bool) -> Result<Path, StoreError> {
-        let user = self.user(session)?;
+        let user = self.user(session);
         let owner = if is_user_scoped {
             format!("{user}/user")
         } else {
-            format!("{user}/sessions/{}", to_file_name(&session.id)?)
+            format!("{user}/sessions/{}", to_owner_name(&session.id))
         };
         self.path(&owner)
     }
@@ -386,7 +386,7 @@ impl ArtifactService for ObjectArtifacts {
 
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let own = self.owner(session, false)?;
-        let user = self.path(&self.user(session)?)?;
+        let user = self.path(&self.user(session))?;
         let mut usage = ArtifactUsage::default();
         for object in self.objects(&user, "count").await? {
             let is_version = version_number(&object.location).is_some();

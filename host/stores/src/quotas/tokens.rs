@@ -30,7 +30,12 @@ struct UsedTokens {
 }
 
 fn today() -> i64 {
-    Timestamp::now().as_micros().div_euclid(DAY)
+    day_of(Timestamp::now())
+}
+
+/// Returns the days since 1970.
+fn day_of(time: Timestamp) -> i64 {
+    time.as_micros().div_euclid(DAY)
 }
 
 fn owner(key: &SessionKey) -> Owner {
@@ -48,13 +53,13 @@ impl DailyTokens {
         users.get(&owner(key)).filter(|used| used.day == today()).map(|used| used.tokens)
     }
 
-    /// Counts an event that was appended, if the tokens of its user are known.
+    /// Counts an event of today that was appended, if the tokens of its user are known. An imported event may be older.
     pub(super) fn add(&self, key: &SessionKey, event: &Event) {
-        let tokens = tokens_of(event);
-        if tokens == 0 {
+        let (tokens, day) = (tokens_of(event), today());
+        if tokens == 0 || day_of(event.timestamp) < day {
             return;
         }
-        if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)).filter(|used| used.day == today()) {
+        if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)).filter(|used| used.day == day) {
             used.tokens = used.tokens.saturating_add(tokens);
         }
     }

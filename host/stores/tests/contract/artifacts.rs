@@ -27,6 +27,7 @@ on_every_artifact_backend!([
     similar_names_are_different_artifacts,
     names_that_leave_their_folder_are_rejected,
     a_name_that_is_too_long_for_file_systems_is_rejected,
+    sessions_with_the_longest_ids_have_artifacts,
     a_deleted_artifact_is_gone_with_its_versions,
     deleting_an_unknown_artifact_is_no_error,
     concurrent_saves_get_distinct_versions,
@@ -253,6 +254,26 @@ async fn a_name_that_is_too_long_for_file_systems_is_rejected(artifacts: &dyn Ar
         let reason = "too long: as a file name it may take up to 255 bytes, three for each special character or \
                       capital letter";
         assert_eq!(error.to_string(), format!("invalid name `{name}`: {reason}"));
+    }
+}
+
+async fn sessions_with_the_longest_ids_have_artifacts(artifacts: &dyn ArtifactService) {
+    // Those of 256 bytes that take the most as file names, and that differ only at their ends.
+    let keys = ["A", "B"].map(|end| {
+        let [user, id] = ["X", "é"].map(|text| text.repeat(255 / text.len()) + end);
+        SessionKey::new("app", user, id)
+    });
+    for key in &keys {
+        assert!(artifacts.list(key).await.unwrap().is_empty());
+        save(artifacts, key, "a", &key.id).await;
+        save(artifacts, key, "user:b", &key.user).await;
+    }
+    for key in &keys {
+        assert_eq!(artifacts.list(key).await.unwrap(), ["a", "user:b"]);
+        assert_eq!(load(artifacts, key, "a").await.as_deref(), Some(&*key.id));
+        assert_eq!(load(artifacts, key, "user:b").await.as_deref(), Some(&*key.user));
+        assert_eq!(artifacts.usage(key).await.unwrap().user_versions, 2);
+        assert_eq!(artifacts.delete_all(key).await.unwrap(), ["a"]);
     }
 }
 

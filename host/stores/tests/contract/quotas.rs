@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionKey, SessionService,
-    StoreError, Timestamp, UsageMetadata,
+    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionImport, SessionKey,
+    SessionService, StoreError, Timestamp, UsageMetadata,
 };
 use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
@@ -38,6 +38,7 @@ every_backend!(
         a_stream_that_exceeds_a_quota_is_not_stored,
         active_runs_and_tokens_of_a_day_are_limited,
         the_tokens_of_a_fork_are_not_used_again,
+        the_tokens_of_an_imported_event_are_used_on_its_day,
         long_names_and_control_characters_are_rejected,
     ],
     memory(_folder) => Backend {
@@ -396,6 +397,20 @@ async fn the_tokens_of_a_fork_are_not_used_again(backend: &Backend) {
     backend.sessions(quotas()).admit_run(&key, 1).await.unwrap();
 }
 
+async fn the_tokens_of_an_imported_event_are_used_on_its_day(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::UserTokensPerDay, 100)]);
+    let key = create(&sessions, "ann", "s").await;
+    // The tokens of today are known from here on.
+    sessions.admit_run(&key, 1).await.unwrap();
+    let yesterday = Timestamp::from_micros(Timestamp::now().as_micros() - 24 * 3600 * 1_000_000);
+    let usage = UsageMetadata { total_token_count: Some(1000), ..UsageMetadata::default() };
+    let (author, usage_metadata) = ("a".into(), Some(usage.into()));
+    let event = EventData { author, timestamp: yesterday, usage_metadata, ..EventData::default() };
+    let import = SessionImport::new(JsonMap::new(), vec![event]).unwrap();
+    import.store(&sessions, "app", "ann", Some("imported")).await.unwrap();
+    sessions.admit_run(&key, 1).await.unwrap();
+}
+
 async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
     let (sessions, artifacts) = (backend.sessions([]), backend.artifacts([]));
     let long = "x".repeat(257);
@@ -417,7 +432,7 @@ async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
                 artifacts.list(&key).await.unwrap_err(),
                 artifacts.versions(&key, "a").await.unwrap_err(),
             ];
-            if of != "session" {
+            if kind != "session" {
                 errors.push(sessions.list(app, user).await.unwrap_err());
             }
             for error in errors {

@@ -23,6 +23,7 @@ on_every_plain_session_backend!([
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
     a_deleted_session_has_no_runs,
+    a_run_is_not_taken_for_one_of_a_deleted_session,
     a_rewind_deletes_the_runs_that_have_begun_since,
     runs_count_as_bytes_of_the_session,
     an_unknown_session_has_no_runs,
@@ -39,6 +40,7 @@ on_every_encrypted_session_backend!([
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
     a_deleted_session_has_no_runs,
+    a_run_is_not_taken_for_one_of_a_deleted_session,
     an_unknown_session_has_no_runs,
 ]);
 
@@ -252,6 +254,16 @@ async fn a_deleted_session_has_no_runs(sessions: &dyn SessionService) {
     session(sessions, "s1").await;
     assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
     assert_eq!(sessions.usage(&key).await.unwrap().user.event_bytes, 0);
+}
+
+async fn a_run_is_not_taken_for_one_of_a_deleted_session(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let background = StoredRun { is_background: true, ..StoredRun::new(key.clone(), "r1", 0) };
+    runs(sessions).add(&background).await.unwrap();
+    sessions.delete(&key).await.unwrap();
+    session(sessions, "s1").await;
+    runs(sessions).add(&StoredRun::new(key, "r1", 0)).await.unwrap();
+    assert_eq!(runs(sessions).list_interrupted(&["app".into()], 10).await.unwrap(), []);
 }
 
 async fn a_rewind_deletes_the_runs_that_have_begun_since(sessions: &dyn SessionService) {

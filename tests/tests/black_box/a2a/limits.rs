@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use hatchery_tests::Host;
 use serde_json::{Value, json};
 
-use super::{VERSIONS, Version, artifact_texts, body, folder, result, server};
+use super::{VERSIONS, Version, artifact_texts, body, error, folder, result, server};
 
 #[tokio::test]
 async fn a_host_with_the_maximum_of_runs_says_when_to_try_again() -> Result<()> {
@@ -44,6 +44,22 @@ async fn the_limit_of_bodies_is_the_same_as_for_runs() -> Result<()> {
         let detail = host.post(path, &body).await?.error(413, "BODY_TOO_LARGE")?;
         assert_eq!(detail, "the body is larger than 2 KiB (2048 bytes)", "{path}");
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn types_of_answers_with_many_wildcards_neither_block_nor_end_the_host() -> Result<()> {
+    let folder = folder()?;
+    let host = Host::serve(&folder).await?;
+    let mut params = Version::New.message(Version::New.text("hi"), json!({}));
+    for stars in [40, 100_000] {
+        params["configuration"] = json!({"acceptedOutputModes": [format!("{}x", "*".repeat(stars))]});
+        let (code, message) = error(&host, "echo", "SendMessage", &params).await?;
+        assert_eq!(code, -32005, "{message}");
+    }
+    params["configuration"] = json!({"acceptedOutputModes": ["*/*"]});
+    let done = Version::New.task(&result(&host, "echo", "SendMessage", &params).await?)?;
+    assert_eq!(artifact_texts(&done), ["You said hi."]);
     Ok(())
 }
 

@@ -69,6 +69,34 @@ async fn a_credential_helper_of_docker_is_asked_for_the_password() -> Result<()>
     Ok(())
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_credential_helper_is_asked_for_docker_hub_as_docker_asks() -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    let operator = Folder::empty()?;
+    let asked = operator.file("asked");
+    let helper = format!("#!/bin/sh\ncat > '{}'\necho 'credentials not found'\nexit 1\n", asked.display());
+    operator.write("bin/docker-credential-vault", helper)?;
+    fs::set_permissions(operator.file("bin/docker-credential-vault"), fs::Permissions::from_mode(0o755))?;
+    operator.write("docker/config.json", json!({"credsStore": "vault"}).to_string())?;
+    let path = format!("{}:{}", operator.file("bin").display(), std::env::var("PATH")?);
+    let docker = operator.file("docker");
+    // No server is behind this proxy, so nothing leaves this machine.
+    let variables = [
+        ("DOCKER_CONFIG", docker.to_str().context("UTF-8")?),
+        ("PATH", &path),
+        ("HTTPS_PROXY", "http://127.0.0.1:1"),
+        ("NO_PROXY", ""),
+    ];
+    let args = ["pull", ".", "docker.io/team/swap:1"];
+    contains(
+        &refusal(hatchery_with(&operator.served(), &args, &variables).await?)?,
+        &["index.docker.io cannot be reached"],
+    );
+    assert_eq!(fs::read_to_string(asked)?, "https://index.docker.io/v1/");
+    Ok(())
+}
+
 #[tokio::test]
 async fn plain_http_to_other_machines_needs_a_flag() -> Result<()> {
     let Some(stage) = Stage::new().await? else { return Ok(()) };

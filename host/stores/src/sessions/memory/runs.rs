@@ -180,10 +180,13 @@ impl RunService for MemorySessions {
             if runs.len() == limit {
                 break;
             }
-            let (_, session, id) = &entry;
+            let (accepted, session, id) = &entry;
             let found = self.find(session);
             let stored = found.as_ref().map(|stored| stored.lock_unpoisoned());
-            let Some((stored, run)) = stored.as_ref().and_then(|stored| Some((stored, stored.runs.get(id)?))) else {
+            // A later run may have the same ids.
+            let is_same = |run: &&StoredRun| run.accepted == *accepted && run.is_background && run.state.is_active();
+            let run = stored.as_ref().and_then(|stored| Some((stored, stored.runs.get(id).filter(is_same)?)));
+            let Some((stored, run)) = run else {
                 // The session was deleted, or the run was undone.
                 self.background_runs.lock_unpoisoned().remove(&entry);
                 continue;

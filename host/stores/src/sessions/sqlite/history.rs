@@ -1,10 +1,11 @@
 //! Forks and rewinds: sessions as they were at an earlier event.
 
-use hatchery_core::{MAX_TURN_LEASE, SessionKey, State, StateScope, Timestamp};
+use hatchery_core::{SessionKey, State, StateScope, Timestamp};
 use rusqlite::types::Type;
 use rusqlite::{Connection, params};
 
 use super::state::{StateChange, read_own};
+use super::turns::latest_end;
 use super::{first, insert_row, queries};
 use crate::sessions::{own_state_json, state_delta_of};
 
@@ -60,8 +61,7 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
         return Ok(Restoration::TooFewEvents(found.revision.cast_unsigned()));
     }
     let now = Timestamp::now().as_micros();
-    let latest = now.saturating_add(i64::try_from(MAX_TURN_LEASE.as_micros()).unwrap_or(i64::MAX));
-    if found.leased_until > now && found.leased_until <= latest {
+    if found.leased_until > now && found.leased_until <= latest_end(now) {
         return Ok(Restoration::Held);
     }
     let (_, own) = states_at(connection, &found, revision)?;

@@ -28,13 +28,14 @@ pub(super) const LIST_PAGE: &str = "\
     WHERE app = ?1 AND user = ?2 AND updated < ?3 ORDER BY updated DESC, id LIMIT ?5";
 
 /// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a number of
-/// sessions of their user, and that no turn holds at another time.
+/// sessions of their user, and that no turn holds at another time: its lease has ended, or ends after the latest possible
+/// time.
 pub(super) const EXPIRED: &str = "\
     SELECT user, id, updated FROM ( \
       SELECT user, id, updated, leased_until, \
         row_number() OVER (PARTITION BY user ORDER BY updated DESC, id) AS place FROM sessions \
       WHERE app = ?1 AND user <> ?6) \
-    WHERE (updated < ?2 OR place > ?3) AND leased_until <= ?4 ORDER BY updated LIMIT ?5";
+    WHERE (updated < ?2 OR place > ?3) AND (leased_until <= ?4 OR leased_until > ?7) ORDER BY updated LIMIT ?5";
 
 /// Selects a session's own state.
 pub(super) const OWN_STATE: &str = "SELECT key, value FROM session_state WHERE session = ?1";
@@ -197,13 +198,13 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT ?5"
 );
 
-/// Selects the active background runs whose session is held by no turn at a time, without their requests.
-/// The apps are a JSON array.
+/// Selects the active background runs whose session is held by no turn at a time, without their requests. No turn is held
+/// by a lease that ends after the latest possible time. The apps are a JSON array.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
     run_columns!("NULL"),
     ", app, user, sessions.id FROM runs JOIN sessions USING (session) \
-     WHERE background = 1 AND state IN ('accepted', 'running') AND leased_until <= ?1 \
+     WHERE background = 1 AND state IN ('accepted', 'running') AND (leased_until <= ?1 OR leased_until > ?4) \
      AND app IN (SELECT value FROM json_each(?2)) ORDER BY accepted LIMIT ?3"
 );
 

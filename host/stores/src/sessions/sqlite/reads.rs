@@ -11,6 +11,7 @@ use hatchery_core::{
 use imbl::Vector;
 use rusqlite::{Connection, Row, params};
 
+use super::turns::latest_end;
 use super::{first, queries, state};
 use crate::sessions::parse_event;
 use crate::sqlite::read_transaction;
@@ -127,7 +128,8 @@ pub(super) fn list_expired(
     let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
     let mut select = connection.prepare_cached(queries::EXPIRED)?;
     let now = Timestamp::now().as_micros();
-    let rows = select.query_map(params![app, idle_since, keeps, now, limit, HOST_USER], |row| {
+    let values = params![app, idle_since, keeps, now, limit, HOST_USER, latest_end(now)];
+    let rows = select.query_map(values, |row| {
         let (user, id): (String, String) = (row.get(0)?, row.get(1)?);
         Ok(ExpiredSession { key: SessionKey::new(app, user, id), updated: Timestamp::from_micros(row.get(2)?) })
     })?;

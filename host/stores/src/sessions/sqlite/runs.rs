@@ -7,6 +7,7 @@ use hatchery_core::{
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
+use super::turns::latest_end;
 use super::{SqliteSessions, first, queries};
 
 /// The failed operation in error messages.
@@ -109,7 +110,8 @@ impl RunService for SqliteSessions {
         let apps = serde_json::json!(apps).to_string();
         let found = self.database.read(move |connection| {
             let mut find = connection.prepare_cached(queries::INTERRUPTED_RUNS)?;
-            let values = params![Timestamp::now().as_micros(), apps, i64::try_from(limit).unwrap_or(i64::MAX)];
+            let now = Timestamp::now().as_micros();
+            let values = params![now, apps, i64::try_from(limit).unwrap_or(i64::MAX), latest_end(now)];
             let rows = find.query_map(values, |row| {
                 let (app, user, id): (String, String, String) = (row.get(12)?, row.get(13)?, row.get(14)?);
                 stored_run(row, SessionKey::new(app, user, id)).map(|(_, run)| run)

@@ -70,7 +70,7 @@ pub(super) fn begin(
     lease: Duration,
 ) -> rusqlite::Result<Option<TurnStart>> {
     let now = Timestamp::now().as_micros();
-    let (until, latest) = (now.saturating_add(micros(lease)), now.saturating_add(micros(MAX_TURN_LEASE)));
+    let (until, latest) = (now.saturating_add(micros(lease)), latest_end(now));
     let previous = previous.map(u64::cast_signed);
     let mut begin = connection.prepare_cached(queries::BEGIN_TURN)?;
     let begun: Option<(i64, i64)> =
@@ -108,6 +108,11 @@ pub(super) fn renew(
 pub(super) fn find_lease(connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<i64>> {
     let mut find = connection.prepare_cached(queries::FIND_LEASE)?;
     first(&mut find, params![key.app, key.user, key.id], |row| row.get(0))
+}
+
+/// Returns the latest end of a lease at a time. One that ends later is the result of a clock that was set back.
+pub(super) fn latest_end(now: i64) -> i64 {
+    now.saturating_add(micros(MAX_TURN_LEASE))
 }
 
 /// Returns the lease in microseconds, at most [`MAX_TURN_LEASE`].

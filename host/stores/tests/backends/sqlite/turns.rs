@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hatchery_core::{JsonMap, SessionService, StoreError, StoredRun, Turn, TurnStart};
+use hatchery_core::{ExpiryRule, JsonMap, SessionService, StoreError, StoredRun, Turn, TurnStart};
 use hatchery_stores::SqliteSessions;
 
 use super::{error, execute, raw, user_event};
@@ -15,8 +15,16 @@ async fn a_lease_that_ends_too_late_is_the_result_of_a_clock_that_was_set_back()
     let file = folder.path().join("sessions.db");
     let sessions = SqliteSessions::open(&file).await.unwrap();
     let key = sessions.create("app", "ann", None, JsonMap::new()).await.unwrap().key;
+    let run = StoredRun { is_background: true, ..StoredRun::new(key.clone(), "r1", 0) };
+    sessions.runs().unwrap().add(&run).await.unwrap();
     assert!(matches!(sessions.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Begun(_)));
-    execute(&raw(&file), "UPDATE sessions SET leased_until = leased_until + 3600000000");
+    let apps = ["app".to_owned()];
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    for (shift, count) in [(0, 0), (3_600_000_000_i64, 1)] {
+        execute(&raw(&file), &format!("UPDATE sessions SET leased_until = leased_until + {shift}"));
+        assert_eq!(sessions.runs().unwrap().list_interrupted(&apps, 10).await.unwrap().len(), count);
+        assert_eq!(sessions.list_expired("app", &rule, 10).await.unwrap().len(), count);
+    }
     assert!(matches!(sessions.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Begun(_)));
     assert!(matches!(sessions.begin_turn(&key, None, LEASE).await.unwrap(), TurnStart::Held { .. }));
 }
