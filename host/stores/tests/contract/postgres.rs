@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hatchery_core::{
-    CallRecord, Content, Event, EventData, EventWindow, JsonMap, MemoryService, RunTransition, Session, SessionKey,
-    SessionService, State, StoreError, StoredRun, Timestamp, TurnStart,
+    CallRecord, Content, Event, EventData, EventWindow, ExpiryRule, JsonMap, MemoryService, RunTransition, Session,
+    SessionKey, SessionService, State, StoreError, StoredRun, Timestamp, TurnStart,
 };
 use hatchery_stores::{PostgresMemory, PostgresSessions};
 use hatchery_test_services::PostgresServer;
@@ -130,8 +130,17 @@ async fn a_lease_that_ends_too_late_is_the_result_of_a_clock_that_was_set_back()
     let Some(uri) = uri() else { return };
     let sessions = PostgresSessions::open(&uri).await.unwrap();
     let key = create(&sessions, "ann", "s1").await;
+    let run = StoredRun { is_background: true, ..StoredRun::new(key.clone(), "r1", 0) };
+    sessions.runs().unwrap().add(&run).await.unwrap();
     assert!(begin(&sessions, &key).await.is_some());
-    raw(&uri).await.batch_execute("UPDATE sessions SET leased_until = leased_until + 3600000000").await.unwrap();
+    let apps = ["app".to_owned()];
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    for (shift, count) in [(0, 0), (3_600_000_000_i64, 1)] {
+        let set_back = format!("UPDATE sessions SET leased_until = leased_until + {shift}");
+        raw(&uri).await.batch_execute(&set_back).await.unwrap();
+        assert_eq!(sessions.runs().unwrap().list_interrupted(&apps, 10).await.unwrap().len(), count);
+        assert_eq!(sessions.list_expired("app", &rule, 10).await.unwrap().len(), count);
+    }
     assert!(begin(&sessions, &key).await.is_some());
     assert!(begin(&sessions, &key).await.is_none());
 }

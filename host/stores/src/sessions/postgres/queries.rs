@@ -55,13 +55,14 @@ pub(super) const LIST: &str = "\
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM app_state WHERE app = $1";
 
 /// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a
-/// number of their user's, and that no turn holds.
+/// number of their user's, and that no turn holds: its lease has ended, or ends after the latest possible time.
 pub(super) const EXPIRED: &str = "\
     SELECT user_id, id, updated FROM ( \
       SELECT user_id, id, updated, leased_until, \
         row_number() OVER (PARTITION BY user_id ORDER BY updated DESC, id) AS place FROM sessions \
       WHERE app = $1 AND user_id <> $5) s \
-    WHERE (updated < $2 OR place > $3) AND leased_until <= now_micros() ORDER BY updated LIMIT $4";
+    WHERE (updated < $2 OR place > $3) AND (leased_until <= now_micros() OR leased_until > now_micros() + $6::BIGINT) \
+    ORDER BY updated LIMIT $4";
 
 /// Selects the totals of a session, of its user and of its app.
 pub(super) const USAGE: &str = "\
@@ -113,12 +114,13 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT $5"
 );
 
-/// Selects the active background runs whose session is held by no turn, without their requests.
+/// Selects the active background runs whose session is held by no turn, as for [`EXPIRED`], without their requests.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
     run_columns!("NULL::TEXT"),
     ", app, user_id, sessions.id FROM runs JOIN sessions USING (session) \
-     WHERE background AND state IN ('accepted', 'running') AND leased_until <= now_micros() AND app = ANY ($1) \
+     WHERE background AND state IN ('accepted', 'running') AND app = ANY ($1) \
+       AND (leased_until <= now_micros() OR leased_until > now_micros() + $3::BIGINT) \
      ORDER BY accepted LIMIT $2"
 );
 

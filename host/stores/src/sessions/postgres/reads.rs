@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{
-    EventWindow, ExpiredSession, ExpiryRule, HOST_USER, Session, SessionCursor, SessionKey, SessionPage, SessionUsage,
-    State, StateUsage, StoreError, Timestamp, Usage, UserUsage,
+    EventWindow, ExpiredSession, ExpiryRule, HOST_USER, MAX_TURN_LEASE, Session, SessionCursor, SessionKey,
+    SessionPage, SessionUsage, State, StateUsage, StoreError, Timestamp, Usage, UserUsage,
 };
 use imbl::Vector;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{queries, state};
+use super::{micros, queries, state};
 use crate::postgres::{Database, Failure, OnSession, OnUser, Repeat};
 use crate::sessions::parse_event;
 
@@ -148,7 +148,8 @@ pub(super) async fn list_expired(
     let at_most = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     let (keeps, limit) = (rule.user_sessions.map_or(i64::MAX, at_most), at_most(limit as u64));
     let activity = "find sessions to delete";
-    let values: [&(dyn ToSql + Sync); 5] = [&app, &idle_since, &keeps, &limit, &HOST_USER];
+    let longest_lease = micros(MAX_TURN_LEASE);
+    let values: [&(dyn ToSql + Sync); 6] = [&app, &idle_since, &keeps, &limit, &HOST_USER, &longest_lease];
     let rows = database.query(&activity, Repeat::Safe, queries::EXPIRED, &values).await?;
     let read = |row: &Row| {
         let key = SessionKey::new(app, row.try_get::<_, &str>(0)?, row.try_get::<_, &str>(1)?);

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use hatchery_core::{
-    RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun, Timestamp,
+    MAX_TURN_LEASE, RunFailure, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun,
+    Timestamp,
 };
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use super::{PostgresSessions, queries};
+use super::{PostgresSessions, micros, queries};
 use crate::postgres::{Failure, OnSession, Repeat, escape, unescape};
 
 /// The failed operation in error messages.
@@ -94,7 +95,8 @@ impl RunService for PostgresSessions {
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let activity = "find interrupted runs";
-        let rows = self.database.query(&activity, Repeat::Safe, queries::INTERRUPTED_RUNS, &[&apps, &limit]).await?;
+        let values: [&(dyn ToSql + Sync); 3] = [&apps, &limit, &micros(MAX_TURN_LEASE)];
+        let rows = self.database.query(&activity, Repeat::Safe, queries::INTERRUPTED_RUNS, &values).await?;
         let read = |row: &Row| {
             let (app, user, id): (&str, &str, &str) = (row.try_get(12)?, row.try_get(13)?, row.try_get(14)?);
             read_run(row, SessionKey::new(app, user, id)).map(|row| row.run)
