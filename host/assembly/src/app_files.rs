@@ -64,7 +64,10 @@ pub struct Diagnostic {
 pub enum AppFilesError {
     #[error("App not found: {0}; no folder of this name has a {ROOT_FILE}")]
     UnknownApp(String),
-    #[error("`{0}` cannot be the name of an app; use letters, digits, `_` and `-`")]
+    #[error(
+        "`{0}` cannot be the name of an app; use letters, digits, `_` and `-`, and not the name of a build tool's folder, such \
+         as `target`"
+    )]
     InvalidName(String),
     #[error("the app `{0}` is not defined by YAML files, but by a component")]
     NotYaml(String),
@@ -182,7 +185,10 @@ impl AppFiles {
         match served {
             Some(folder) => Ok(folder.to_owned()),
             None if catalog.app(app).is_some() => Err(AppFilesError::NotYaml(app.to_owned())),
-            None => Ok(self.0.directory().join(app)),
+            None => {
+                let folder = self.0.directory().join(app);
+                if self.0.is_scanned(&folder) { Ok(folder) } else { Err(AppFilesError::InvalidName(app.to_owned())) }
+            }
         }
     }
 }
@@ -458,7 +464,7 @@ mod tests {
             let error = files.check("hello", texts([(path, "a: 1")])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{path}` cannot be a file of an app; ")), "{error}");
         }
-        for app in ["", "..", "a/b", ".hatchery"] {
+        for app in ["", "..", "a/b", ".hatchery", "target", "node_modules"] {
             let error = files.check(app, texts([("root_agent.yaml", GOOD)])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{app}` cannot be the name of an app; ")), "{error}");
         }
