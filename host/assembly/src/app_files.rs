@@ -64,7 +64,10 @@ pub struct Diagnostic {
 pub enum AppFilesError {
     #[error("App not found: {0}; no folder of this name has a {ROOT_FILE}")]
     UnknownApp(String),
-    #[error("`{0}` cannot be the name of an app; use letters, digits, `_` and `-`")]
+    #[error(
+        "`{0}` cannot be the name of an app; use letters, digits, `_` and `-`, and not the name of a build tool's folder, such \
+         as `target`"
+    )]
     InvalidName(String),
     #[error("the app `{0}` is not defined by YAML files, but by a component")]
     NotYaml(String),
@@ -100,7 +103,8 @@ impl AppFiles {
         if !folder.join(ROOT_FILE).is_file() {
             return Err(AppFilesError::UnknownApp(app.to_owned()));
         }
-        let mut files: Vec<_> = read_folder(&folder)?.into_iter().map(|(path, text)| app_file(path, text)).collect();
+        let mut files: Vec<_> =
+            read_folder(&folder, false)?.into_iter().map(|(path, text)| app_file(path, text)).collect();
         files.sort_by_key(|file| (file.path != ROOT_FILE, file.path.clone()));
         Ok(files)
     }
@@ -149,10 +153,14 @@ impl AppFiles {
                 return Err(AppFilesError::TooLarge);
             }
         }
-        let mut all = read_folder(&folder)?;
+        let mut all = read_folder(&folder, false)?;
         all.extend(texts);
         if all.len() > MAX_FILES {
             return Err(AppFilesError::TooLarge);
+        }
+        // Agents of the apps below it may be its sub-agents.
+        for (path, text) in read_folder(&folder, true).unwrap_or_default() {
+            all.entry(path).or_insert(text);
         }
         let scratch = ScratchFolder::create(app)?;
         for (path, text) in &all {
@@ -177,7 +185,10 @@ impl AppFiles {
         match served {
             Some(folder) => Ok(folder.to_owned()),
             None if catalog.app(app).is_some() => Err(AppFilesError::NotYaml(app.to_owned())),
-            None => Ok(self.0.directory().join(app)),
+            None => {
+                let folder = self.0.directory().join(app);
+                if self.0.is_scanned(&folder) { Ok(folder) } else { Err(AppFilesError::InvalidName(app.to_owned())) }
+            }
         }
     }
 }
@@ -210,8 +221,9 @@ fn check_folder(
     Some(Diagnostic { file: ROOT_FILE.into(), line: None, column: None, message: invalid.to_string() })
 }
 
-/// Reads the YAML files of a folder and those below it. Hidden files and links are left out.
-fn read_folder(folder: &Path) -> Result<Texts, AppFilesError> {
+/// Reads the YAML files of a folder and those below it, except in the folders of other apps unless `reads_other_apps`.
+/// Hidden files and links are left out.
+fn read_folder(folder: &Path, reads_other_apps: bool) -> Result<Texts, AppFilesError> {
     let mut texts = Texts::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((current, depth)) = folders.pop() {
@@ -224,8 +236,11 @@ fn read_folder(folder: &Path) -> Result<Texts, AppFilesError> {
             let entry = entry?;
             let (path, kind) = (entry.path(), entry.file_type()?);
             let Some(relative) = path.strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
-            if kind.is_dir() && depth < MAX_DEPTH && !is_hidden(&path) && !path.join(ROOT_FILE).exists() {
-                folders.push((path, depth + 1));
+            if kind.is_dir() {
+                let is_read = reads_other_apps || !path.join(ROOT_FILE).exists();
+                if depth < MAX_DEPTH && !is_hidden(&path) && is_read {
+                    folders.push((path, depth + 1));
+                }
             } else if kind.is_file() && is_yaml(relative) && entry.metadata()?.len() <= MAX_FILE_SIZE {
                 if texts.len() == MAX_FILES {
                     return Err(AppFilesError::TooLarge);
@@ -375,6 +390,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_app_with_a_sub_agent_that_is_an_app_itself_is_valid() {
+        let folder = tempfile::tempdir().unwrap();
+        let (_host, files) = host(folder.path()).await;
+        fs::create_dir(folder.path().join("hello/helper")).unwrap();
+        fs::write(folder.path().join("hello/helper/root_agent.yaml"), GOOD.replace("name: hello", "name: helper"))
+            .unwrap();
+        let text = format!("{GOOD}sub_agents: [{{ config_path: helper/root_agent.yaml }}]\n");
+        assert_eq!(files.check("hello", texts([("root_agent.yaml", &text)])).await.unwrap(), None);
+        assert_eq!(files.list("hello").unwrap().len(), 2, "the files of another app are not listed");
+    }
+
+    #[tokio::test]
     async fn only_valid_files_are_written_and_only_if_nobody_has_changed_them() {
         let folder = tempfile::tempdir().unwrap();
         let (_host, files) = host(folder.path()).await;
@@ -437,7 +464,7 @@ mod tests {
             let error = files.check("hello", texts([(path, "a: 1")])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{path}` cannot be a file of an app; ")), "{error}");
         }
-        for app in ["", "..", "a/b", ".hatchery"] {
+        for app in ["", "..", "a/b", ".hatchery", "target", "node_modules"] {
             let error = files.check(app, texts([("root_agent.yaml", GOOD)])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{app}` cannot be the name of an app; ")), "{error}");
         }

@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_setting_has_its_value_and_its_origin() {
-        let yaml = "# of the team\nserver:\n  max_connections: 7\n  body_timeout: 5s\nlimits: { memory: 32MiB }\n\
+        let yaml = "# of the team\nserver:\n  max_connections: 7\n  body_timeout: 5s\nlimits: {memory: 32MiB, tool_calls: 8}\n\
                     models: {openai_base_url: 'https://ada:pw@llm.example/v1'}\nquotas:\n  user_sessions: 9\n";
         let variables =
             [("OLLAMA_BASE_URL", "http://ada:pw@gpu:1"), ("HATCHERY_SECRET_FILE", "/k"), ("VLLM_BASE_URL", "")];
@@ -165,6 +165,8 @@ mod tests {
             setting("server.body_timeout", json!("5s"), line(4)),
             setting("server.max_concurrent_runs", json!(512), json!({"kind": "default"})),
             setting("limits.memory", json!("32 MiB"), line(5)),
+            setting("limits.tool_calls", json!(8), line(5)),
+            setting("limits.depth", json!(8), json!({"kind": "default"})),
             setting("limits.wall", json!("30s"), json!({"kind": "default"})),
             setting("models.openai_base_url", json!("https://…@llm.example/v1"), line(6)),
             setting("quotas.user_sessions", json!(9), line(8)),

@@ -13,6 +13,7 @@ pub use self::model::{ModelError, ModelErrorKind};
 
 use crate::id::{InvalidId, SessionKey};
 use crate::item::ItemKind;
+use crate::text::escape_control;
 
 /// The code of a failure of the storage itself. Its message is not sent to clients.
 const STORE_FAILED: &str = "STORE_FAILED";
@@ -397,7 +398,7 @@ impl RunError {
     pub fn redact(&self) -> String {
         let (message, full) = (self.client_message(), self.to_string());
         if message != full {
-            tracing::warn!(code = self.code(), "{full}");
+            tracing::warn!(code = self.code(), "{}", escape_control(&full));
         }
         message
     }

@@ -136,7 +136,8 @@ pub use storable::{MAX_JSON_DEPTH, UNREADABLE_EVENT, UnstorableEvent, is_json_to
 pub use stored_run::{RunFailure, RunPage, RunService, RunState, RunTransition, StoredRun};
 pub use summarizer::Summarizer;
 pub use text::{
-    encode_segment, excerpt, pluralize, quoted_list, truncate_bytes, truncate_chars, without_byte_order_mark,
+    encode_segment, escape_control, excerpt, pluralize, quoted_list, truncate_bytes, truncate_chars,
+    without_byte_order_mark,
 };
 pub use time::{Timestamp, UptimeInstant};
 pub use tool::{Tool, ToolAuthorizer, Toolset};

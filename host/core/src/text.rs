@@ -1,11 +1,23 @@
-//! Text in messages, paths and files: excerpts, truncation, lists of names, nouns after counts, percent-encoding, byte
+//! Text in messages, paths and files: excerpts, escapes, truncation, lists of names, nouns after counts, percent-encoding, byte
 //! order marks.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
 /// Returns the beginning of a string from a client or a peer, at most `max` bytes, escaped for a message.
 pub fn excerpt(text: &str, max: usize) -> String {
     truncate_bytes(text, max).escape_debug().to_string()
+}
+
+/// Escapes line ends and other control characters except tabs, so that a text from a component, a client or a peer cannot
+/// look like a line of the log.
+pub fn escape_control(text: &str) -> Cow<'_, str> {
+    let is_control = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
+    if !text.contains(is_control) {
+        return text.into();
+    }
+    let escape = |c: char| if is_control(c) { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escape).collect()
 }
 
 /// Returns at most `max` bytes of a string, without splitting a character, and `…` if it is longer.
@@ -56,6 +68,15 @@ mod tests {
     fn an_excerpt_is_escaped_and_ends_at_a_character() {
         assert_eq!(excerpt("a\nb", 10), "a\\nb");
         assert_eq!(excerpt("aüb", 2), "a…");
+    }
+
+    #[test]
+    fn control_characters_are_escaped() {
+        assert_eq!(escape_control("a\tb ü"), "a\tb ü");
+        assert_eq!(
+            escape_control("ok\n2026 ERROR\r\u{1b}[2K\0\u{85}\u{2028}"),
+            "ok\\n2026 ERROR\\r\\u{1b}[2K\\u{0}\\u{85}\\u{2028}"
+        );
     }
 
     #[test]

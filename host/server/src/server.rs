@@ -58,29 +58,35 @@ pub enum BindError {
     Tls(String),
 }
 
+/// Binds an address. Returns the port that was chosen instead of port 0.
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+    let bound = async {
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        Ok((listener, address))
+    };
+    bound.await.map_err(|source| {
+        let hint = match io::Error::kind(&source) {
+            io::ErrorKind::AddrInUse => "; another program uses this port: choose another one, or 0 for any free port",
+            io::ErrorKind::PermissionDenied => "; ports below 1024 may need privileges: choose a higher one",
+            _ => "",
+        };
+        BindError::Listen { address, source, hint }
+    })
+}
+
 impl Server {
     /// Binds a server to an address, and reads its certificate and the keys of its clients. Port 0 chooses a free port.
     pub async fn bind(address: SocketAddr, state: AppState) -> Result<Self, BindError> {
         state.open_auth().map_err(BindError::Auth)?;
         state.open_tls().map_err(BindError::Tls)?;
-        let bound = async {
-            let listener = TcpListener::bind(address).await?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
-        };
-        match bound.await {
-            Ok((listener, address)) => Ok(Self { listener: Listener::Tcp(listener, address), state }),
-            Err(source) => {
-                let hint = match io::Error::kind(&source) {
-                    io::ErrorKind::AddrInUse => {
-                        "; another program uses this port: choose another one, or 0 for any free port"
-                    }
-                    io::ErrorKind::PermissionDenied => "; ports below 1024 may need privileges: choose a higher one",
-                    _ => "",
-                };
-                Err(BindError::Listen { address, source, hint })
-            }
-        }
+        let (listener, address) = listen(address).await?;
+        Ok(Self { listener: Listener::Tcp(listener, address), state })
+    }
+
+    /// Checks that a server can be bound to an address, without accepting connections.
+    pub async fn check_address(address: SocketAddr) -> Result<(), BindError> {
+        listen(address).await.map(|_| ())
     }
 
     /// Binds a server to a Unix socket that the user and the group of the process can connect to, and reads its

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError, pluralize};
+use hatchery_core::{ItemKind, ModelError, ModelErrorKind, RunError, ToolError, escape_control, pluralize};
 use thiserror::Error;
 
 use crate::runtime::crash::Crash;
@@ -178,7 +178,7 @@ impl CallError {
     fn redact(&self, subject: impl fmt::Display) -> String {
         let (message, full) = (self.for_callers(), self.to_string());
         if message != full {
-            tracing::warn!("{subject} failed: {full}");
+            tracing::warn!("{subject} failed: {}", escape_control(&full));
         }
         message
     }

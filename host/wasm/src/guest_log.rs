@@ -3,12 +3,11 @@
 //! Guests choose these texts freely, so control characters are escaped: a guest cannot write lines that look like
 //! lines of the host, or escape sequences for terminals.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{CallContext, Invocation, SpanContext};
+use hatchery_core::{CallContext, Invocation, SpanContext, escape_control};
 
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
@@ -220,16 +219,6 @@ impl GuestLog {
     }
 }
 
-/// Escapes line ends and other control characters.
-pub(crate) fn escape_control(text: &str) -> Cow<'_, str> {
-    let is_control = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
-    if !text.contains(is_control) {
-        return text.into();
-    }
-    let escape = |c: char| if is_control(c) { c.escape_default().to_string() } else { c.to_string() };
-    text.chars().map(escape).collect()
-}
-
 fn full(buffer: &[u8]) -> Option<usize> {
     (buffer.len() >= MAX_LINE).then_some(MAX_LINE)
 }
@@ -291,11 +280,6 @@ mod tests {
 
     #[test]
     fn control_characters_are_escaped() {
-        assert_eq!(escape_control("a\tb ü"), "a\tb ü");
-        assert_eq!(
-            escape_control("ok\n2026 ERROR\r\u{1b}[2K\0\u{85}\u{2028}"),
-            "ok\\n2026 ERROR\\r\\u{1b}[2K\\u{0}\\u{85}\\u{2028}"
-        );
         let log = new_log(100_000);
         log.write("stderr", b"\x1b[31mred");
         assert_eq!(log.stderr_tail(), "\\u{1b}[31mred");

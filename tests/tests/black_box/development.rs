@@ -136,6 +136,18 @@ async fn a_module_that_reads_a_file_is_built_as_for_a_release() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_port_in_use_is_an_error_before_the_first_build() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("project/package.json", JAVASCRIPT.files[0].1)?;
+    let other_program = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+    let port = other_program.local_addr()?.port().to_string();
+    let output = hatchery(&folder.served(), &["dev", "--port", &port]).await?;
+    assert!(!output.success && output.stderr.contains("another program uses this port"), "{}", output.stderr);
+    assert!(!output.stderr.contains("building"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_error_in_webassembly_alone_is_shown_once_with_its_line() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("project/pyproject.toml", "[tool.hatchery]\n")?;

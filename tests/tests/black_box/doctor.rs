@@ -102,6 +102,20 @@ async fn models_that_the_configuration_names_are_checked() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_root_agent_with_another_extension_is_a_warning() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("hello/root_agent.yml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.put("hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let warning = "! hello/root_agent.yml: not loaded; an app is a file root_agent.yaml\n";
+    let fix = "mv ./hello/root_agent.yml ./hello/root_agent.yaml\n";
+    assert_contains(&check_without_errors(&folder).await?, &[warning, fix]);
+    folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    let output = check_without_errors(&folder).await?;
+    assert!(!output.contains("root_agent.yml"), "{output}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_workflow_agent_without_sub_agents_is_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("flow/root_agent.yaml", "agent_class: SequentialAgent\nname: flow\n")?;

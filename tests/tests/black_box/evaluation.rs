@@ -120,6 +120,7 @@ async fn eval_names_what_does_not_exist() -> Result<()> {
         (vec!["eval", "dice", "--case", "x"], "eval case not found: x"),
         (vec!["eval", "dice", "--runs", "0"], "the number of runs is 0; it must be from 1 to 100"),
         (vec!["eval", "no/dice"], "no is not a folder"),
+        (vec!["eval", "."], "; if . is the served folder, write ./APP"),
     ] {
         let output = hatchery(&folder.served(), &args).await?;
         assert!(!output.success && output.stderr.contains(message), "{args:?}: {}", output.stderr);

@@ -21,7 +21,7 @@ type Values = Vec<(&'static str, Value)>;
 pub(super) fn by_key(config: &Config) -> BTreeMap<String, Value> {
     let sections = [
         ("server", server(&config.server)),
-        ("limits", limits(&Limits::default().with(&config.limits))),
+        ("limits", Limits::default().with(&config.limits).values()),
         ("instances", instances(&config.instances)),
         ("compile", compile(&config.compile)),
         ("hot_reload", hot_reload(&config.hot_reload)),
@@ -105,10 +105,6 @@ fn server(config: &ServerConfig) -> Values {
     ];
     let base_path = base_path.as_ref().map(|path| ("base_path", path.as_str().into()));
     values.into_iter().chain(base_path).chain(secret_file).collect()
-}
-
-fn limits(limits: &Limits) -> Values {
-    limits.values().into_iter().map(|(key, value)| (key, value.into())).collect()
 }
 
 fn instances(settings: &InstanceSettings) -> Values {

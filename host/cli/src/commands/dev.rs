@@ -41,6 +41,8 @@ impl Args {
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let folder: &Path = &args.dir;
     let mut projects = Projects::find(folder, &args.profile)?;
+    // A build can take minutes.
+    serve::check_address(&args.server).await?;
     projects.build_changed().await;
     let builder = tokio::spawn(projects.watch());
     let opens_page = args.open;

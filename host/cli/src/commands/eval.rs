@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use hatchery::Host;
 use hatchery_engine::App;
 use hatchery_eval::{CaseSummary, EvalRequest, EvalSetResult, Metric, parse_test_config, summarize};
@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_app(host.apps().as_ref(), &name)?;
+    let app = find_target(&host, &name, &args.target)?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for (set_id, case_ids) in sets {
@@ -112,6 +112,20 @@ fn split_target(target: &Path) -> anyhow::Result<(PathBuf, String)> {
         (Some(folder), Some(_)) => bail!("{} is not a folder", folder.display()),
         _ => bail!("{} names no app; write FOLDER/APP", target.display()),
     }
+}
+
+/// Returns the app of the target.
+///
+/// # Errors
+/// If it does not exist or cannot be used. A target that may be the served folder itself is explained.
+fn find_target(host: &Host, name: &str, target: &Path) -> anyhow::Result<Arc<App>> {
+    find_app(host.apps().as_ref(), name).map_err(|error| {
+        if target.is_dir() && host.apps().report().reason_for_missing_app(name).is_none() {
+            anyhow!("{error}; if {} is the served folder, write {}", target.display(), target.join("APP").display())
+        } else {
+            error
+        }
+    })
 }
 
 fn read_metrics(file: &Path) -> anyhow::Result<Vec<Metric>> {

@@ -125,6 +125,11 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     serve(&args.dir, args.server, !args.no_watch, |_| {}).await
 }
 
+/// Checks that a server with these arguments can listen.
+pub async fn check_address(args: &ServerArgs) -> anyhow::Result<()> {
+    Ok(args.listen()?.check().await?)
+}
+
 /// Serves a folder until a signal arrives. Calls `on_listening` with the URL when the server accepts connections.
 pub async fn serve(
     dir: &Path,

@@ -2,7 +2,7 @@
 //! that have no effect.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
@@ -13,11 +13,18 @@ use hatchery_wasm::version::{self, OFFERED};
 use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
-use crate::dotenv;
 use crate::inspection::check_parameters;
+use crate::{dotenv, files};
+
+/// A root agent with the other usual extension of YAML files.
+const MISNAMED_ROOT_FILE: &str = "root_agent.yml";
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let misnamed = misnamed_agents(diagnosis);
     if diagnosis.catalog.files.is_empty() {
+        if !misnamed.is_empty() {
+            return misnamed;
+        }
         let message = format!("{}: no component and no YAML agent found", diagnosis.folder.display());
         let fix = format!("hatchery new hello --kind yaml --path {}", quote_path(diagnosis.folder));
         return vec![Finding::warning(message).with_fix(fix)];
@@ -26,7 +33,19 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let keys = diagnosis.catalog.files.iter().filter_map(|status| check_keys(diagnosis, &status.path));
     let tools = diagnosis.catalog.components.values().flat_map(check_tools);
     let agents = diagnosis.catalog.apps.values().flat_map(|app| check_agents(app));
-    files.chain(keys).chain(tools).chain(agents).collect()
+    files.chain(misnamed).chain(keys).chain(tools).chain(agents).collect()
+}
+
+/// Returns a warning for each `root_agent.yml`, which is not loaded.
+fn misnamed_agents(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let found = files::find(diagnosis.folder, |name| name == MISNAMED_ROOT_FILE).unwrap_or_default();
+    let unused = found.into_iter().filter(|file| !file.with_file_name(ROOT_FILE).exists());
+    let warning = |file: PathBuf| {
+        let message = format!("{}: not loaded; an app is a file {ROOT_FILE}", diagnosis.relative_path(&file));
+        let renamed = file.with_file_name(ROOT_FILE);
+        Finding::warning(message).with_fix(format!("mv {} {}", quote_path(&file), quote_path(&renamed)))
+    };
+    unused.map(warning).collect()
 }
 
 /// Returns a warning if there are keys beside an agent, where ADK reads them.

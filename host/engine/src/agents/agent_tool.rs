@@ -124,16 +124,16 @@ impl Tool for AgentTool {
             error if matches!(error.code(), "CANCELLED" | "LIMIT_REACHED") => {
                 ToolError::Fatal { tool: name.clone(), code: error.code().to_owned().into(), message: error.redact() }
             }
-            error => ToolError::Recoverable(format!("agent `{name}` failed: {}", error.redact())),
+            error => failure(name, &error.redact()),
         })?;
         if self.skip_summarization {
             cx.actions().skip_summarization = Some(true);
         }
         let Some(answer) = answer else { return Ok(Value::Object(JsonMap::new())) };
         let text = answer.content.as_ref().map(|content| content.text()).unwrap_or_default();
-        let failure = answer.error_message.as_ref().or(answer.error_code.as_ref());
-        if let Some(failure) = failure.filter(|_| text.is_empty()) {
-            return Err(ToolError::Recoverable(format!("agent `{name}` failed: {failure}")));
+        let reason = answer.error_message.as_ref().or(answer.error_code.as_ref());
+        if let Some(reason) = reason.filter(|_| text.is_empty()) {
+            return Err(failure(name, reason));
         }
         if let Some(answer) = tool_answer(&answer).filter(|_| text.is_empty()) {
             return Ok(answer);
@@ -145,6 +145,12 @@ impl Tool for AgentTool {
             ToolError::Recoverable(format!("agent `{name}` did not answer with the JSON that it should: {error}"))
         })
     }
+}
+
+/// Returns the error that agent `name` failed. A reason that begins with the agent does not name it again.
+fn failure(name: &str, reason: &str) -> ToolError {
+    let reason = reason.strip_prefix(&format!("agent `{name}`: ")).unwrap_or(reason);
+    ToolError::Recoverable(format!("agent `{name}` failed: {reason}"))
 }
 
 /// Collects the agent's events in its temporary session, and applies state and artifact changes to the caller.

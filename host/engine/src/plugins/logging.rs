@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, JsonMap, LlmRequest, LlmResponse, ModelError, Plugin, RunError,
-    ToolError, pluralize, truncate_chars,
+    ToolError, escape_control, pluralize, truncate_chars,
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ pub struct Logging;
 
 impl Logging {
     fn log(cx: &CallContext, hook: &str, text: &str) {
-        let invocation = &cx.invocation;
+        let (invocation, text) = (&cx.invocation, escape_control(text));
         tracing::info!(target: "hatchery::runs", invocation = %invocation.id, session = %invocation.session_key.id, agent = %cx.agent, hook, "{text}");
     }
 }

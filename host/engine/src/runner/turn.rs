@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
     RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
-    TimeKind, TurnLease, USER_AUTHOR,
+    TimeKind, TurnLease, USER_AUTHOR, escape_control,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -400,7 +400,8 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
         _ => {}
     }
     tracing::warn!(
-        invocation = %invocation.id, session = %invocation.session_key, code = error.code(), "run failed: {error}"
+        invocation = %invocation.id, session = %invocation.session_key, code = error.code(),
+        "run failed: {}", escape_control(&error.to_string())
     );
     let event = Event::new(EventData {
         invocation_id: invocation.id.clone(),

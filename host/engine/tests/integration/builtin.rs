@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, Blob, Content, EventWindow, Example, JsonMap, MemoryEntry, MemoryService, PartData, Services, Session,
-    SessionKey, StoreError, Tool,
+    Agent, Blob, Content, EventWindow, Example, JsonMap, MemoryEntry, MemoryService, PartData, RunError, Services,
+    Session, SessionKey, StoreError, Tool,
 };
+use hatchery_engine::build::custom;
 use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
 use hatchery_engine::{AgentTool, App, AppSettings, MemoryAddition, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -110,6 +111,18 @@ async fn the_error_of_an_agent_tool_is_sent_to_the_model() {
     let tool = agent_tool(llm("helper", Scripted::sequence([Reply::status(500, "down")])), false);
     let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
     assert!(events[1].contains("agent `helper` failed: model `scripted`: "), "{}", events[1]);
+}
+
+#[tokio::test]
+async fn the_error_of_an_agent_tool_names_the_agent_once() {
+    let helper = custom("helper", |cx| async move {
+        let agent = cx.call.agent.to_string();
+        Err(RunError::Agent { agent, code: "LOST".into(), message: "no map".into() })
+    });
+    let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("sorry")]));
+    let tool = agent_tool(helper.build().unwrap(), false);
+    let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
+    assert_eq!(events[1], r#"root: answer helper{"error":"agent `helper` failed: no map"}"#);
 }
 
 #[tokio::test]

@@ -23,6 +23,7 @@ use hatchery_stores::MemorySessions;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use crate::logs::{capture_log, text_of};
 use crate::support::*;
 
 /// An app with compaction.
@@ -110,28 +111,6 @@ async fn a_failed_run_leads_to_a_compaction_too() {
     app.expect_error("a").await;
     app.runner.drain().await;
     assert_eq!(app.compactions().await.len(), 1);
-}
-
-/// Captures the log of this thread until the guard is dropped.
-fn capture_log() -> (Arc<Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
-    struct Log(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Log {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let log = Arc::new(Mutex::new(Vec::new()));
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(writer.clone())).finish();
-    (log, tracing::subscriber::set_default(subscriber))
-}
-
-fn text_of(log: &Mutex<Vec<u8>>) -> String {
-    String::from_utf8(log.lock().unwrap().clone()).unwrap()
 }
 
 #[tokio::test]
@@ -229,6 +208,20 @@ async fn draining_waits_for_compactions_until_a_timeout() {
     summarizer.allow(1);
     app.run_and_drain("b").await;
     assert_eq!(app.compactions().await.len(), 1, "later ones are not cancelled");
+}
+
+#[tokio::test]
+async fn errors_of_models_are_one_line_of_the_log() {
+    let (log, _guard) = capture_log();
+    let failing = || Scripted::new().default_reply(Reply::error(ModelErrorKind::Server, "no\nINFO all is well"));
+    let app = app_with_compaction(llm("root", failing()), every(1, summarizer(&Arc::new(failing())))).await;
+    app.expect_error("a").await;
+    app.runner.drain().await;
+    let text = text_of(&log);
+    for line in [r"run failed: model `scripted`: no\nINFO", r"compaction failed: model `summaries`: no\nINFO"] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert!(!text.lines().any(|line| line.starts_with("INFO")), "{text}");
 }
 
 #[tokio::test]

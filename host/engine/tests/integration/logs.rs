@@ -1,4 +1,4 @@
-//! A capture of warnings.
+//! Captures of warnings, and of the whole log.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
@@ -52,4 +52,26 @@ impl Visit for MessageVisitor<'_> {
             self.0.lock().unwrap().push(format!("{value:?}"));
         }
     }
+}
+
+/// Captures the log of this thread until the guard is dropped.
+pub fn capture_log() -> (Arc<Mutex<Vec<u8>>>, DefaultGuard) {
+    struct Log(Arc<Mutex<Vec<u8>>>);
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(writer.clone())).finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
+pub fn text_of(log: &Mutex<Vec<u8>>) -> String {
+    String::from_utf8(log.lock().unwrap().clone()).unwrap()
 }

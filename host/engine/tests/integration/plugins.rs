@@ -13,6 +13,7 @@ use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
+use crate::logs::{capture_log, text_of};
 use crate::support::*;
 
 /// Records every hook, and answers in the hooks of `answers`.
@@ -328,6 +329,15 @@ async fn a_success_resets_the_count_of_failures() {
 async fn the_logging_plugin_changes_nothing() {
     let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
     assert_eq!(app.transcript("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
+}
+
+#[tokio::test]
+async fn what_the_logging_plugin_logs_is_one_line_each() {
+    let (log, _guard) = capture_log();
+    with_builtin(answering(), Logging).await.run("hi\nINFO all is well").await;
+    let text = text_of(&log);
+    assert!(text.contains(r"hi\nINFO all is well"), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("INFO")), "{text}");
 }
 
 #[tokio::test]

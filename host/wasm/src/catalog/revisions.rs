@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use hatchery_core::Timestamp;
@@ -127,9 +127,9 @@ impl Revisions {
     /// If the copy cannot be read or the signature cannot be copied.
     pub fn check(&self, component: &str, revision: &str, policy: &LoadPolicy) -> io::Result<Result<(), String>> {
         let bytes = self.read(component, revision)?;
-        let folder = self.directory.join(component).join(format!(".{revision}.{}", std::process::id()));
+        let (folder, ()) =
+            create_temporary(&self.path(component, revision), |folder| fs::DirBuilder::new().create(folder))?;
         let file = folder.join(format!("{component}.wasm"));
-        fs::create_dir_all(&folder)?;
         let checked = copy_signature(&self.path(component, revision), &file).map(|()| policy(&file, &bytes));
         fs::remove_dir_all(&folder)?;
         checked
@@ -203,20 +203,27 @@ pub fn component_files(directory: &Path, component: &str, settings: &Settings) -
 /// # Errors
 /// If the file cannot be written; then nothing has changed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = path.with_file_name(format!(".{name}.{}-{count}.tmp", std::process::id()));
-    let result = File::create(&temporary)
-        .and_then(|mut file| {
-            file.write_all(bytes)?;
-            file.sync_all()
-        })
-        .and_then(|()| fs::rename(&temporary, path));
+    let (temporary, mut file) =
+        create_temporary(path, |temporary| File::options().write(true).create_new(true).open(temporary))?;
+    let result = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, path));
     result.inspect_err(|_| {
         // There is nothing more to do if the temporary file cannot be removed.
         let _ = fs::remove_file(&temporary);
     })
+}
+
+/// Creates a file or folder with a hidden name beside `path`. Containers that share the folder may have processes of the
+/// same id, so an existing one belongs to somebody else.
+fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let mut number = 0_u32;
+    loop {
+        let temporary = path.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()));
+        match create(&temporary) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            created => return created.map(|created| (temporary, created)),
+        }
+    }
 }
 
 /// Returns the path of the signature: `x.wasm.minisig` for `x.wasm`.
@@ -371,6 +378,24 @@ mod tests {
         assert_eq!(error.to_string(), "the copy is damaged: its bytes do not have the hash that it is named by");
         revisions.store("swap", &hash, b"complete", Path::new("swap.wasm"));
         assert_eq!(revisions.read("swap", &hash).unwrap(), b"complete");
+    }
+
+    #[test]
+    fn temporary_files_and_folders_of_another_process_are_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let revisions = Revisions::new(folder.path().to_owned(), 1);
+        let hash = sha256(b"complete");
+        // Two processes of this id write the same revision in different containers.
+        revisions.store("swap", &hash, b"complete", Path::new("swap.wasm"));
+        let copy = revisions.path("swap", &hash);
+        let (other_file, ()) = create_temporary(&copy, |path| fs::write(path, "half")).unwrap();
+        revisions.store("swap", &hash, b"complete", Path::new("swap.wasm"));
+        assert_eq!(fs::read_to_string(&other_file).unwrap(), "half");
+        fs::remove_file(&other_file).unwrap();
+        let (other_folder, ()) = create_temporary(&copy, |path| fs::DirBuilder::new().create(path)).unwrap();
+        let policy: LoadPolicy = Arc::new(|_, _| Ok(()));
+        revisions.check("swap", &hash, &policy).unwrap().unwrap();
+        assert!(other_folder.is_dir());
     }
 
     #[test]

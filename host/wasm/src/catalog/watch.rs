@@ -18,6 +18,7 @@ use crate::catalog::folder_watch::FolderWatch;
 use crate::catalog::inspect::{Inspection, inspect};
 use crate::catalog::loader::{CatalogUpdate, DEBOUNCE, LoadOptions, LoadPolicy, Loader};
 use crate::catalog::revisions::Revisions;
+use crate::catalog::scan::is_ignored;
 use crate::catalog::settings::Settings;
 use crate::error::LoadError;
 use crate::runtime::engine::Engine;
@@ -163,6 +164,11 @@ impl CatalogHandle {
     /// Returns the served folder.
     pub fn directory(&self) -> &Path {
         &self.0.directory
+    }
+
+    /// Returns true for a path in the served folder that scans reach: not hidden, and not of a build tool.
+    pub fn is_scanned(&self, path: &Path) -> bool {
+        !is_ignored(&self.0.directory, path)
     }
 
     /// Returns the stored revisions of components. `None` if none are stored.

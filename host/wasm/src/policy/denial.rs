@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-use hatchery_core::{CallContext, RunError};
+use hatchery_core::{CallContext, RunError, escape_control};
 
 use crate::contract::convert::wit;
-use crate::guest_log::{GuestLog, escape_control};
+use crate::guest_log::GuestLog;
 
 /// Error code of a refusal.
 pub(crate) const CODE: &str = "DENIED";

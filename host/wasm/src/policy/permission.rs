@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{ItemKind, StateScope, truncate_bytes};
+use hatchery_core::{ItemKind, StateScope, escape_control, truncate_bytes};
 
 use super::pattern::Pattern;
 use super::{Access, Denial, Grants};
 use crate::contract::convert::wit;
-use crate::guest_log::escape_control;
 
 /// An operation that needs a grant.
 #[derive(Debug, Clone, Copy)]

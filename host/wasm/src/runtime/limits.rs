@@ -7,10 +7,12 @@
 pub(crate) mod machine;
 pub mod units;
 
+use std::convert::identity;
 use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::Value;
 use thiserror::Error;
 
 /// Timeout of a component's `describe`, however long its calls may take.
@@ -47,23 +49,41 @@ macro_rules! limits {
         limits! { @define [$($done)*] [$($fixed)*] }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: size($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_size", units::format_size, $rest }] $($rows)* }
+        limits! {
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_size", units::format_size, units::format_size, $rest
+            }]
+            $($rows)*
+        }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_count", units::format_count, $rest }] $($rows)* }
+        limits! {
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_count", units::format_count, identity, $rest
+            }]
+            $($rows)*
+        }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: small_count($($default:tt)+) $rest:tt; $($rows:tt)*) => {
-        limits! { @rows [$($done)* { [$($doc)+] $key [$($default)+] u32, "units::deserialize_optional_count", units::format_count, $rest }] $($rows)* }
+        limits! {
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] u32, "units::deserialize_optional_count", units::format_count, identity, $rest
+            }]
+            $($rows)*
+        }
     };
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: time($($default:tt)+) $rest:tt; $($rows:tt)*) => {
         limits! {
-            @rows [$($done)* { [$($doc)+] $key [$($default)+] Duration, "units::deserialize_optional_duration", units::format_duration, $rest }]
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] Duration, "units::deserialize_optional_duration", units::format_duration,
+                units::format_duration, $rest
+            }]
             $($rows)*
         }
     };
     (@define
         [$({
-            [$($doc:literal)+] $key:ident [$($default:tt)+] $type:ty, $read:literal, $show:path,
+            [$($doc:literal)+] $key:ident [$($default:tt)+] $type:ty, $read:literal, $show:path, $value:path,
             { $limit:ident, $code:literal, $unit:literal }
         })+]
         [$($fixed:ident { $fixed_value:expr, $fixed_code:literal, $fixed_unit:literal, $remedy:literal };)+]
@@ -103,9 +123,9 @@ macro_rules! limits {
                 Self { $($key: overrides.$key.unwrap_or(self.$key),)+ }
             }
 
-            /// Returns the limits by key, as strings with their units.
-            pub fn values(&self) -> Vec<(&'static str, String)> {
-                vec![$((stringify!($key), $show(self.$key)),)+]
+            /// Returns the limits by key: counts as numbers, others as strings with their units.
+            pub fn values(&self) -> Vec<(&'static str, Value)> {
+                vec![$((stringify!($key), $value(self.$key).into()),)+]
             }
 
             /// Returns the error for exceeding `limit`.

@@ -152,3 +152,20 @@ async fn a_plugin_that_fails_after_a_failed_run_leaves_a_line_in_the_log() {
         ["after a run that failed, plugin `gallery/censor` failed too: the run was cancelled"]
     );
 }
+
+#[tokio::test]
+async fn the_error_of_a_plugin_is_one_line_of_the_log() {
+    let catalog = TestCatalog::new().with("misbehaver").catalog().await;
+    let liar = catalog.plugin("misbehaver/liar", JsonMap::new()).unwrap();
+    let (agent, message) = ("agent".into(), "broken\nINFO all is well".into());
+    let failure = RunError::Agent { agent, code: "BROKEN".into(), message };
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    liar.on_run_error(&cx(), &failure).await;
+    liar.close().await;
+    drop(guard);
+    let lines = log.lines("hatchery_wasm::contract::component::plugin");
+    let [after_run, close] = lines.as_slice() else { panic!("{lines:?}") };
+    assert!(after_run.ends_with(r"broken\nINFO all is well"), "{after_run}");
+    assert_eq!(close, r"`close` of plugin `misbehaver/liar` failed: broken\nINFO all is well");
+}

@@ -215,8 +215,23 @@ async fn trapping_callback() -> Result<Option<Content>, Error> {
     trap_now()
 }
 
+/// Fails with messages that contain a line of a log.
+pub struct Liar;
+
+#[plugin]
+impl Liar {
+    async fn on_run_error(error: Error) -> Result<(), Error> {
+        Err(error)
+    }
+
+    async fn close() -> Result<(), Error> {
+        Err(Error::new("BROKEN", "broken\nINFO all is well"))
+    }
+}
+
 hatchery_guest::export! {
     agents: [trapping_agent, spinning_agent, failing_agent],
     tools: [trap, spin, allocate, huge_result, slow, echo, count, calling_agent, burn, hoard, lookup, linger, abandon, relay_tool, state_rw, fatal],
     callbacks: [trapping_callback],
+    plugins: [Liar],
 }

@@ -25,6 +25,14 @@ impl ListenAddress {
         Ok((server, listen))
     }
 
+    /// Checks that no other program uses the port. A Unix socket is only checked when it is bound.
+    pub(super) async fn check(&self) -> Result<(), BindError> {
+        match self {
+            Self::Tcp(address) => Server::check_address(*address).await,
+            Self::Unix(_) => Ok(()),
+        }
+    }
+
     /// Returns true if only programs on this machine can connect.
     pub(super) fn is_local(&self) -> bool {
         match self {

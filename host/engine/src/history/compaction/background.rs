@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use hatchery_core::{CallContext, EventWindow, RunError, Session, SessionKey, StoreError, Summarizer};
+use hatchery_core::{CallContext, EventWindow, RunError, Session, SessionKey, StoreError, Summarizer, escape_control};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -44,8 +44,9 @@ impl Compactions {
             let compaction = async { compact(&cx, plan, summarizer.for_agents(&tree)?.as_ref(), &plugins).await };
             let result = AssertUnwindSafe(compaction).catch_unwind().await;
             if let Err(error) = result.unwrap_or_else(|_| Err(RunError::Internal("the summarizer panicked".into()))) {
-                let session = &cx.invocation.session_key;
-                tracing::warn!(app = %session.app, %session, code = error.code(), "compaction failed: {error}");
+                let (session, reason) = (&cx.invocation.session_key, error.to_string());
+                let reason = escape_control(&reason);
+                tracing::warn!(app = %session.app, %session, code = error.code(), "compaction failed: {reason}");
             }
             drop(in_progress);
         });

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::{FunctionDeclaration, ItemKind};
+use hatchery_core::{FunctionDeclaration, ItemKind, escape_control};
 
 use super::functions::{Function, Functions};
 use super::hook::Hook;
@@ -11,7 +11,6 @@ use super::manifest_size;
 use crate::contract::bindings::exports::hatchery::agent::guest_plugins;
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::convert::FromWit;
-use crate::guest_log::escape_control;
 
 pub(crate) use specs::AgentSpec;
 

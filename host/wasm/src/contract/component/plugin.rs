@@ -2,7 +2,7 @@
 //! separate instance. A hook that the plugin does not list costs nothing.
 
 use async_trait::async_trait;
-use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, PluginInfo, RunError};
+use hatchery_core::{CallContext, Content, Event, EventData, ItemKind, Plugin, PluginInfo, RunError, escape_control};
 
 use super::callback::{ComponentCallback, HookInterface};
 use super::hook::Hook;
@@ -111,7 +111,7 @@ macro_rules! plugin_interface {
                     Ok(Err(error)) => truncate_error(error).message,
                     Err(error) => error.to_string(),
                 };
-                tracing::warn!("`close` of plugin `{}` failed: {error}", self.qualified_name());
+                tracing::warn!("`close` of plugin `{}` failed: {}", self.qualified_name(), escape_control(&error));
             }
 
             async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
@@ -125,6 +125,8 @@ macro_rules! plugin_interface {
                 if let Err(error) = call.await {
                     // The error that ended the run is the one to report.
                     let (plugin, invocation) = (self.qualified_name(), &cx.invocation.id);
+                    let error = error.to_string();
+                    let error = escape_control(&error);
                     tracing::warn!(invocation, "after a run that failed, plugin `{plugin}` failed too: {error}");
                 }
             }
