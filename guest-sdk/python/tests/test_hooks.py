@@ -110,6 +110,16 @@ class Results(unittest.TestCase):
             run(text.call(MockHost().callback_context(), LlmRequest()))
 
 
+@plugin
+class HTTPLog:
+    def close(self) -> None: ...
+
+
+class Names(unittest.TestCase):
+    def test_a_plugin_is_named_after_its_class(self) -> None:
+        self.assertEqual((Audit.name, HTTPLog.name), ("audit", "http_log"))
+
+
 class Changes(unittest.TestCase):
     def setUp(self) -> None:
         EXPORTS.__init__()

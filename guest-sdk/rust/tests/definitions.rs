@@ -184,6 +184,15 @@ impl RateLimit {
     }
 }
 
+struct HTTPLog;
+
+#[plugin]
+impl HTTPLog {
+    async fn close() -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 /// Adds what is in lines.
 #[code_executor(name = "adding-machine")]
 async fn add(input: &CodeInput, _cx: Context) -> Result<CodeOutput, std::num::ParseIntError> {
@@ -214,7 +223,7 @@ hatchery_guest::export! {
     tools: [look, count_letters],
     agents: [host],
     callbacks: [trim, answer, bracket, silent],
-    plugins: [Notes, RateLimit],
+    plugins: [Notes, RateLimit, HTTPLog],
     code_executors: [add],
     summarizers: [nothing],
     examples: [none],
@@ -237,7 +246,7 @@ fn agents_refer_to_agents_by_item_and_by_name() {
 
 #[test]
 fn a_plugin_is_named_after_its_type_or_by_its_option() {
-    assert_eq!((RateLimit::NAME, Notes::NAME), ("rate_limit", "notebook"));
+    assert_eq!((RateLimit::NAME, HTTPLog::NAME, Notes::NAME), ("rate_limit", "http_log", "notebook"));
 }
 
 #[test]

@@ -135,14 +135,20 @@ pub fn pascal_case(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// Converts `RateLimit` to `rate_limit`.
+/// Converts `RateLimit` to `rate_limit`, and `HTTPLog` to `http_log`.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !snake.is_empty() {
+    let mut previous: Option<char> = None;
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let ends_word = previous.is_some_and(|previous| previous != '_' && !previous.is_uppercase());
+        let ends_acronym =
+            previous.is_some_and(char::is_uppercase) && letters.peek().is_some_and(|next| next.is_lowercase());
+        if letter.is_uppercase() && (ends_word || ends_acronym) {
             snake.push('_');
         }
         snake.extend(letter.to_lowercase());
+        previous = Some(letter);
     }
     snake
 }
