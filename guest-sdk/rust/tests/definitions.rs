@@ -40,6 +40,12 @@ async fn noon() -> &'static str {
     "noon"
 }
 
+/// Goes one step.
+#[tool]
+async fn r#move() -> u32 {
+    1
+}
+
 /// Reads a number out of a name.
 #[tool]
 async fn number(place: Place) -> Result<u32, std::num::ParseIntError> {
@@ -68,6 +74,7 @@ fn a_tool_has_the_functions_name_and_comment() {
         ("look", "Looks around.\n\nReturns its input.", false)
     );
     assert_eq!((count_letters().name, count_letters().long_running), ("count-letters", true));
+    assert_eq!(r#move().name, "move");
     assert!(breaks().requires_confirmation && !look().requires_confirmation);
     assert_eq!(look.tool_use(), ToolUse::new("look"));
     assert_eq!("other/search".tool_use(), ToolUse::new("other/search"));

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
@@ -92,7 +93,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     } else {
         quote!({ #ident(#(#passed),*).await; ::core::result::Result::Ok(()) })
     };
-    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let name = options.name.map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let builder = options.builder;
     Ok(quote! {
         #(#comments)*

@@ -3,6 +3,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Error, ItemFn, Result};
 
@@ -62,7 +63,7 @@ impl Kind {
         let comments = take_comments(&mut function.attrs);
         let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
         let ident = &function.sig.ident;
-        let name = name.or(ident.to_string());
+        let name = name.or(ident.unraw().to_string());
 
         let (mut inputs, mut sinks) = (0, 0);
         let mut passed = Vec::new();

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
 
@@ -42,7 +43,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let description = comment(&comments);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
-    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let name = options.name.map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let (long_running, confirm) = (options.long_running, options.confirm);
 
     let mut arguments = None;
