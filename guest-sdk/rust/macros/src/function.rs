@@ -93,6 +93,32 @@ pub fn returns_result(signature: &Signature) -> bool {
     }
 }
 
+/// Returns true if a function returns `()` or never.
+pub fn returns_nothing(signature: &Signature) -> bool {
+    match &signature.output {
+        ReturnType::Default => true,
+        ReturnType::Type(_, ty) => match ty.as_ref() {
+            Type::Tuple(tuple) => tuple.elems.is_empty(),
+            ty => matches!(ty, Type::Never(_)),
+        },
+    }
+}
+
+/// Returns the return type of a function if it cannot be a `Result`, not even an alias of one.
+pub fn other_than_result(signature: &Signature) -> Option<&Type> {
+    let ReturnType::Type(_, ty) = &signature.output else { return None };
+    let is_other = match ty.as_ref() {
+        Type::Path(_) => last_name(ty).is_some_and(|name| is_bare_answer(&name)),
+        ty => matches!(ty, Type::Array(_) | Type::ImplTrait(_) | Type::Reference(_) | Type::Tuple(_)),
+    };
+    is_other.then_some(ty.as_ref())
+}
+
+/// Returns true for the names of types that a function can return in a `Result`.
+fn is_bare_answer(name: &str) -> bool {
+    matches!(name, "bool" | "CodeOutput" | "Content" | "Event" | "LlmResponse" | "Option" | "String" | "Value" | "Vec")
+}
+
 /// Returns the name of a type without its path.
 pub fn last_name(ty: &Type) -> Option<String> {
     match ty {

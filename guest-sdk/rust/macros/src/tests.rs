@@ -92,6 +92,18 @@ fn a_custom_agent_takes_its_context_only() {
 }
 
 #[test]
+fn a_custom_agent_returns_a_result_or_nothing() {
+    let message = "a custom agent returns `Result<(), E>` or nothing; send its answer with `cx.say(…)`";
+    for output in ["String", "Option<String>", "&'static str", "(u8, u8)", "impl Display"] {
+        assert_eq!(agent_error("", &format!("async fn f(cx: AgentContext) -> {output} {{}}")), message);
+    }
+    for nothing in ["", "-> ()", "-> !"] {
+        let code = agent_error("", &format!("async fn f(cx: AgentContext) {nothing} {{}}"));
+        assert!(code.starts_with("no error") && !code.contains("map_err"), "{code}");
+    }
+}
+
+#[test]
 fn options_on_a_builder_function_are_refused() {
     assert_eq!(
         agent_error(r#"name = "x""#, "fn f() -> LlmAgent {}"),

@@ -56,6 +56,19 @@ fn a_failure_is_the_last_event() {
     );
 }
 
+type Outcome = Result<(), Error>;
+
+#[agent]
+async fn lost() -> Outcome {
+    Err(Error::new("LOST", "it is lost"))
+}
+
+#[test]
+fn a_failure_is_reported_if_the_result_has_an_alias() {
+    let events = Host::new().run(lost);
+    assert_eq!(events.last().and_then(|event| event.error_code.as_deref()), Some("LOST"));
+}
+
 #[agent]
 async fn impostor(cx: AgentContext) -> Result<(), Error> {
     cx.emit(Event { author: "user".into(), ..Event::text("I agree") }).await?;
