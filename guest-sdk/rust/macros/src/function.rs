@@ -114,6 +114,16 @@ pub fn other_than_result(signature: &Signature) -> Option<&Type> {
     is_other.then_some(ty.as_ref())
 }
 
+/// Checks that a function returns a `Result`, or a type whose name does not tell. `returns` is for the message.
+pub fn check_result(signature: &Signature, kind: &str, returns: &str) -> Result<()> {
+    let message = || format!("this {kind} returns `{returns}`");
+    match other_than_result(signature) {
+        Some(other) => Err(Error::new_spanned(other, message())),
+        None if returns_nothing(signature) => Err(Error::new_spanned(&signature.ident, message())),
+        None => Ok(()),
+    }
+}
+
 /// Returns true for the names of types that a function can return in a `Result`.
 fn is_bare_answer(name: &str) -> bool {
     matches!(name, "bool" | "CodeOutput" | "Content" | "Event" | "LlmResponse" | "Option" | "String" | "Value" | "Vec")
