@@ -49,6 +49,12 @@ fn a_tool_takes_one_struct_by_value() {
         tool_error("", "async fn f(a: A, b: B, cx: ToolContext) {}"),
         "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`"
     );
+    for plain in ["u32", "&str", "String", "Vec<u8>", "(u8, u8)", "&[f64]"] {
+        assert_eq!(
+            tool_error("", &format!("async fn f(a: {plain}, cx: ToolContext) {{}}")),
+            "a tool takes its arguments as one struct with `Deserialize` and `JsonSchema`, which has a field for each"
+        );
+    }
     assert_eq!(tool_error("", "async fn f(a: &A) {}"), "the arguments of a tool are taken by value, not by reference");
 }
 
