@@ -37,7 +37,7 @@ fn state_is_part_of_the_next_complete_event_or_of_an_own_one_at_the_end() {
     let events = host.run(counter);
     let deltas: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("count").cloned()).collect();
     assert_eq!(deltas, [None, None, Some(json!(1)), Some(json!(2))]);
-    assert_eq!((host.state_of("count"), host.events().len()), (Some(2), 2));
+    assert_eq!((host.state_value("count"), host.events().len()), (Some(2), 2));
 }
 
 #[agent]
