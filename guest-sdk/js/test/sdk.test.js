@@ -207,6 +207,13 @@ test("code is run, events are summarized and examples selected", async () => {
   assert.deepEqual([example.input.role, example.output[0].role], ["user", "model"]);
 });
 
+test("null in the state changes of an appended event deletes the key", () => {
+  const diary = new MockHost().context().sessions("diary");
+  diary.create("today", { mood: "good", page: 1 });
+  diary.append("today", { actions: { stateDelta: { mood: null, page: 2 } } });
+  assert.deepEqual(diary.get("today").state, { page: 2 });
+});
+
 test("a plugin has the hooks of its object", async () => {
   const manners = plugin({
     name: "manners",

@@ -1,8 +1,8 @@
-"""Arguments of a context's methods that come from elsewhere."""
+"""Services of a context."""
 
 import unittest
 
-from hatchery_guest import tool
+from hatchery_guest import Event, EventActions, tool
 from hatchery_guest.testing import MockHost, run
 
 
@@ -25,6 +25,20 @@ class Names(unittest.TestCase):
             getattr(cx.log, level)("sent", message="hello", self=1)
         fields = {"message": "hello", "self": "1"}
         self.assertEqual(host.log_lines, [(level, "sent", fields) for level in ("error", "warn", "info", "debug")])
+
+
+class OtherSessions(unittest.TestCase):
+    def test_null_in_the_state_changes_of_an_appended_event_deletes_the_key(self) -> None:
+        diary = MockHost().agent_context().sessions("diary")
+
+        async def work() -> dict:
+            await diary.create("today", {"mood": "good", "page": 1})
+            await diary.append("today", Event(actions=EventActions(state_delta={"mood": None, "page": 2})))
+            session = await diary.get("today")
+            assert session is not None
+            return session.state
+
+        self.assertEqual(run(work()), {"page": 2})
 
 
 if __name__ == "__main__":
