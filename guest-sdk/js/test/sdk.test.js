@@ -145,6 +145,17 @@ test("a reference to something without a name is refused", () => {
   assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
+test("an option of an agent that is not possible is named", () => {
+  const trim = callback({ name: "trim", hook: "beforeTool", run: () => undefined });
+  for (const [options, message] of [
+    [{ tools: "roll" }, /^TypeError: agent `x`: `tools` is a list, not a string$/],
+    [{ beforeTool: trim }, /^TypeError: agent `x`: `beforeTool` is a list, not a single item$/],
+    [{ includeContents: "all" }, /^TypeError: agent `x`: `includeContents` is "default" or "none", not "all"$/],
+  ]) {
+    assert.throws(() => component({ agents: [llmAgent({ name: "x", ...options })] }), message);
+  }
+});
+
 test("an unknown option is named", () => {
   assert.throws(() => llmAgent({ name: "x", modl: "y" }), /agent `x` has no option `modl`; its options are name, description, .*model/);
   assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; its functions are onUserMessage/);
