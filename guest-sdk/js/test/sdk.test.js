@@ -145,6 +145,17 @@ test("a reference to something without a name is refused", () => {
   assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
+test("the function of an instruction returns a string", async () => {
+  const agents = [
+    llmAgent({ name: "greets", instruction: async (ctx) => `Greet ${ctx.info.user}.` }),
+    llmAgent({ name: "forgets", instruction: (ctx) => void ctx.info.user }),
+  ];
+  const { guestAgents } = exportsOf({ agents });
+  assert.equal(await guestAgents.computeInstruction("greets", false), "Greet user.");
+  const message = "the function of an instruction returns a string, not undefined";
+  await assert.rejects(() => guestAgents.computeInstruction("forgets", false), { code: "COMPONENT_FAILED", message });
+});
+
 test("an option of an agent that is not possible is named", () => {
   const trim = callback({ name: "trim", hook: "beforeTool", run: () => undefined });
   for (const [options, message] of [

@@ -4,7 +4,9 @@ import unittest
 from typing import Any
 
 from hatchery_guest import Context, LlmAgent, Thinking
+from hatchery_guest.agent import compute_instruction
 from hatchery_guest.export import Exports
+from hatchery_guest.testing import MockHost, run
 
 
 def greeting(cx: Context) -> str:
@@ -33,6 +35,12 @@ class Definitions(unittest.TestCase):
     def test_possible_options_are_accepted(self) -> None:
         for options in [{"planner": "plan_re_act"}, {"planner": Thinking()}, {"include_contents": "none"}, {"instruction": greeting}]:
             Exports().add(LlmAgent(name="x", output_schema=dict[str, int], **options))
+
+    def test_the_function_of_an_instruction_returns_a_string(self) -> None:
+        cx = MockHost().read_only_context()
+        self.assertEqual(run(compute_instruction(greeting, cx)), "Greet user.")
+        with self.assertRaisesRegex(TypeError, "the function of an instruction returns a string, not `NoneType`"):
+            run(compute_instruction(lambda: None, cx))
 
 
 if __name__ == "__main__":

@@ -207,7 +207,10 @@ async def compute_instruction(instruction: Instruction, cx: Context) -> str:
     if not callable(instruction):
         raise TypeError("the instruction is not computed")
     text = call_handler(instruction, signature(instruction), cx)
-    return await text if inspect.isawaitable(text) else text
+    text = await text if inspect.isawaitable(text) else text
+    if not isinstance(text, str):
+        raise TypeError(f"the function of an instruction returns a string, not `{type(text).__name__}`")
+    return text
 
 
 def json_schema(schema_or_type: Any) -> Json:
