@@ -71,6 +71,24 @@ test("defaults are added at every level, and each call has its own", () => {
   }
 });
 
+test("null stands for an optional property that is omitted, unless the property can be null", () => {
+  const parameters = s.object({
+    number: s.integer(), unit: s.string().default("m"), tag: s.string().optional(), note: s.any().optional(), place: { type: ["string", "null"] },
+  });
+  const measure = tool({ name: "measure", parameters, run: (args) => args });
+  const args = { number: 1, unit: null, tag: null, note: null, place: null };
+  assert.deepEqual(measure.call(args), { number: 1, unit: "m", note: null, place: null });
+  assert.throws(() => measure.call({ ...args, number: null }), /the arguments\.number must be an integer/);
+});
+
+test("properties have any name", () => {
+  const build = tool({
+    name: "build", parameters: s.object({ constructor: s.string(), toString: s.string().optional() }), run: ({ constructor }) => constructor,
+  });
+  assert.equal(build.call({ constructor: "ada" }), "ada");
+  assert.throws(() => build.call({}), /the arguments has no `constructor`/);
+});
+
 test("a custom agent yields strings and contents", async () => {
   const poet = agent({
     name: "poet",
