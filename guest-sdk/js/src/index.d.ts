@@ -138,7 +138,6 @@ export interface PluginInfo {
   component?: string;
 }
 
-/** An entry of the memory. */
 /** A version of an artifact without its content. */
 export interface ArtifactVersion {
   /** From 0. */
@@ -153,6 +152,7 @@ export interface ArtifactVersion {
   customMetadata: Record<string, any>;
 }
 
+/** An entry of the memory. */
 export interface MemoryEntry {
   content: Content;
   author?: string;
