@@ -88,7 +88,11 @@ function createAgentExports(items, calls) {
   return {
     describe: () => Object.values(items).map(specs.agentToWit),
     computeInstruction: (name, isGlobal) =>
-      calls.call(items, "agent", name, (agent, ctx) => (isGlobal ? agent.globalInstruction : agent.instruction)(ctx)),
+      calls.call(items, "agent", name, async (agent, ctx) => {
+        const text = await (isGlobal ? agent.globalInstruction : agent.instruction)(ctx);
+        if (typeof text === "string") return text;
+        throw new TypeError(`the function of an instruction returns a string, not ${text === null ? "null" : typeof text}`);
+      }),
     run: (name) => calls.call(items, "custom agent", name, (agent, ctx) => emitAll(agent, ctx)),
   };
 }

@@ -138,7 +138,6 @@ export interface PluginInfo {
   component?: string;
 }
 
-/** An entry of the memory. */
 /** A version of an artifact without its content. */
 export interface ArtifactVersion {
   /** From 0. */
@@ -153,6 +152,7 @@ export interface ArtifactVersion {
   customMetadata: Record<string, any>;
 }
 
+/** An entry of the memory. */
 export interface MemoryEntry {
   content: Content;
   author?: string;
@@ -487,7 +487,9 @@ export interface Callback {
 }
 
 /** Creates a callback for a hook. `undefined` changes nothing; an error ends the run. */
-export function callback<Hook extends keyof CallbackHooks>(definition: { name: string; hook: Hook; run: CallbackHooks[Hook] }): Callback;
+export function callback<Hook extends keyof CallbackHooks>(
+  definition: { name: string; hook: Hook; run: CallbackHooks[Hook] },
+): Callback & { readonly hook: Hook; readonly run: CallbackHooks[Hook] };
 
 /** The points of a run at which a callback can be called. */
 export const HOOKS: readonly (keyof CallbackHooks)[];
@@ -510,6 +512,7 @@ interface PluginHooks extends CallbackHooks {
 export interface Plugin {
   readonly name: string;
   readonly kind: "plugin";
+  readonly hooks: Partial<PluginHooks>;
 }
 
 /** Creates a plugin, which has hooks into every run of every app. The host only calls those that it has. */
@@ -681,13 +684,9 @@ export function loopAgent(definition: AgentOptions & { maxIterations?: number })
 type Output = string | Content | Event;
 
 /** Creates an agent in code: `run` is a generator, async or not, that yields the agent's events. */
-export function agent(
-  definition: AgentOptions & {
-    model?: string;
-    tools?: readonly ToolRef[];
-    run(ctx: Context): Iterable<Output> | AsyncIterable<Output> | Maybe<Output>;
-  },
-): Agent;
+export function agent<Run extends (ctx: Context) => Iterable<Output> | AsyncIterable<Output> | Maybe<Output>>(
+  definition: AgentOptions & { model?: string; tools?: readonly ToolRef[]; run: Run },
+): Agent & { readonly run: Run };
 
 export interface Component {
   readonly isComponent: true;

@@ -54,12 +54,21 @@ export function check(schema, value, what) {
     return firstError(value.map((item, index) => () => check(schema.items, item, `${what}[${index}]`)));
   }
   if (isOfType("object", value) && schema.properties) {
-    const missing = (schema.required ?? []).find((name) => value[name] === undefined);
+    const missing = (schema.required ?? []).find((name) => !has(value, name));
     if (missing) return `${what} has no \`${missing}\``;
-    const present = Object.keys(schema.properties).filter((name) => value[name] !== undefined);
+    const present = Object.keys(schema.properties).filter((name) => isPresent(schema, value, name));
     return firstError(present.map((name) => () => check(schema.properties[name], value[name], `${what}.${name}`)));
   }
   return undefined;
+}
+
+/** Returns true if an object itself has a property: all inherit some, such as `constructor`. */
+const has = (value, name) => Object.hasOwn(value, name) && value[name] !== undefined;
+
+/** Returns false for a property that is omitted. Models also write `null` for one that is optional. */
+function isPresent(schema, value, name) {
+  if (!has(value, name)) return false;
+  return value[name] !== null || (schema.required ?? []).includes(name) || !check(schema.properties[name], null, name);
 }
 
 /** Returns a value with the defaults of its schema, also in the objects and arrays that it has. */
@@ -68,9 +77,10 @@ export function withDefaults(schema, value) {
   if (!isOfType("object", value)) return value;
   const filled = { ...value };
   for (const [name, property] of Object.entries(schema?.properties ?? {})) {
-    if (filled[name] !== undefined) filled[name] = withDefaults(property, filled[name]);
+    if (isPresent(schema, value, name)) filled[name] = withDefaults(property, filled[name]);
     // Schemas have a method of this name, too. A copy, since the code may change its arguments.
     else if (Object.hasOwn(property, "default")) filled[name] = structuredClone(property.default);
+    else delete filled[name];
   }
   return filled;
 }

@@ -22,9 +22,16 @@ export const callbackToWit = (callback) => ({ name: callback.name, points: [keba
 
 export const pluginToWit = ({ name, hooks }) => ({ name, hooks: Object.keys(hooks).map(kebab) });
 
-const names = (items = []) => items.map(nameOf);
+/** Returns the items of an option; none if it is absent. */
+function list(agent, key) {
+  const items = agent[key] ?? [];
+  if (!Array.isArray(items)) throw new TypeError(`\`${key}\` is a list, not ${typeof items === "string" ? "a string" : "a single item"}`);
+  return items;
+}
 
-const tools = (items = []) => items.map((item) => ({
+const names = (agent, key) => list(agent, key).map(nameOf);
+
+const tools = (agent) => list(agent, "tools").map((item) => ({
   name: nameOf(item),
   args: item.kind === "toolUse" && Object.keys(item.args).length ? stringify(item.args) : null,
   requiresConfirmation: item.kind === "toolUse" ? orNull(item.confirm) : null,
@@ -35,10 +42,10 @@ export function agentToWit(agent) {
     name: agent.name,
     description: agent.description,
     kind: kindToWit(agent),
-    subAgents: names(agent.subAgents),
-    beforeAgent: names(agent.beforeAgent),
-    afterAgent: names(agent.afterAgent),
-    onAgentError: names(agent.onAgentError),
+    subAgents: names(agent, "subAgents"),
+    beforeAgent: names(agent, "beforeAgent"),
+    afterAgent: names(agent, "afterAgent"),
+    onAgentError: names(agent, "onAgentError"),
   };
 }
 
@@ -46,7 +53,7 @@ function kindToWit(agent) {
   switch (agent.kind) {
     case "llm": return { tag: "llm", val: llmToWit(agent) };
     case "loop": return { tag: "loop", val: orNull(agent.maxIterations) };
-    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: tools(agent.tools) } };
+    case "custom": return { tag: "custom", val: { model: orNull(agent.model), tools: tools(agent) } };
     default: return { tag: agent.kind };
   }
 }
@@ -62,6 +69,11 @@ function examplesToWit({ name, examples, examplesFrom }) {
     throw new TypeError(`agent \`${name}\`: \`examples\` is a list; a provider belongs into \`examplesFrom\``);
   }
   return examples?.length ? { tag: "fixed", val: examples.map(exampleToWit) } : { tag: "none" };
+}
+
+function includeContentsToWit({ includeContents = "default" }) {
+  if (["default", "none"].includes(includeContents)) return includeContents;
+  throw new TypeError(`\`includeContents\` is "default" or "none", not ${stringify(includeContents)}`);
 }
 
 function plannerToWit({ name, planner }) {
@@ -100,12 +112,12 @@ function llmToWit(agent) {
     model: orNull(agent.model),
     instruction: instructionToWit(agent.instruction),
     globalInstruction: instructionToWit(agent.globalInstruction),
-    tools: tools(agent.tools),
-    toolsets: (agent.toolsets ?? []).map(toolsetToWit),
+    tools: tools(agent),
+    toolsets: list(agent, "toolsets").map(toolsetToWit),
     examples: examplesToWit(agent),
     planner: plannerToWit(agent),
     codeExecution: codeExecutionToWit(agent),
-    includeContents: agent.includeContents ?? "default",
+    includeContents: includeContentsToWit(agent),
     inputSchema: agent.inputSchema ? stringify(agent.inputSchema) : null,
     outputSchema: agent.outputSchema ? stringify(agent.outputSchema) : null,
     outputKey: orNull(agent.outputKey),
@@ -113,11 +125,11 @@ function llmToWit(agent) {
     disallowTransferToParent: Boolean(agent.disallowTransferToParent),
     disallowTransferToPeers: Boolean(agent.disallowTransferToPeers),
     config: agent.config && Object.keys(agent.config).length ? stringify(agent.config) : null,
-    beforeModel: names(agent.beforeModel),
-    afterModel: names(agent.afterModel),
-    beforeTool: names(agent.beforeTool),
-    afterTool: names(agent.afterTool),
-    onModelError: names(agent.onModelError),
-    onToolError: names(agent.onToolError),
+    beforeModel: names(agent, "beforeModel"),
+    afterModel: names(agent, "afterModel"),
+    beforeTool: names(agent, "beforeTool"),
+    afterTool: names(agent, "afterTool"),
+    onModelError: names(agent, "onModelError"),
+    onToolError: names(agent, "onToolError"),
   };
 }

@@ -301,7 +301,10 @@ export class MockHost {
     const session = this.#session(app, id);
     const number = session.events.length + 1;
     const stored = { ...event, id: `event-${number}`, author: event.author || this.info().agent, timestampMicros: number };
-    Object.assign(session.state, event.actions?.stateDelta);
+    for (const [key, value] of Object.entries(event.actions?.stateDelta ?? {})) {
+      if (value === null) delete session.state[key];
+      else session.state[key] = value;
+    }
     session.events.push(stored);
     return stored;
   }

@@ -71,6 +71,24 @@ test("defaults are added at every level, and each call has its own", () => {
   }
 });
 
+test("null stands for an optional property that is omitted, unless the property can be null", () => {
+  const parameters = s.object({
+    number: s.integer(), unit: s.string().default("m"), tag: s.string().optional(), note: s.any().optional(), place: { type: ["string", "null"] },
+  });
+  const measure = tool({ name: "measure", parameters, run: (args) => args });
+  const args = { number: 1, unit: null, tag: null, note: null, place: null };
+  assert.deepEqual(measure.call(args), { number: 1, unit: "m", note: null, place: null });
+  assert.throws(() => measure.call({ ...args, number: null }), /the arguments\.number must be an integer/);
+});
+
+test("properties have any name", () => {
+  const build = tool({
+    name: "build", parameters: s.object({ constructor: s.string(), toString: s.string().optional() }), run: ({ constructor }) => constructor,
+  });
+  assert.equal(build.call({ constructor: "ada" }), "ada");
+  assert.throws(() => build.call({}), /the arguments has no `constructor`/);
+});
+
 test("a custom agent yields strings and contents", async () => {
   const poet = agent({
     name: "poet",
@@ -145,6 +163,28 @@ test("a reference to something without a name is refused", () => {
   assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
+test("the function of an instruction returns a string", async () => {
+  const agents = [
+    llmAgent({ name: "greets", instruction: async (ctx) => `Greet ${ctx.info.user}.` }),
+    llmAgent({ name: "forgets", instruction: (ctx) => void ctx.info.user }),
+  ];
+  const { guestAgents } = exportsOf({ agents });
+  assert.equal(await guestAgents.computeInstruction("greets", false), "Greet user.");
+  const message = "the function of an instruction returns a string, not undefined";
+  await assert.rejects(() => guestAgents.computeInstruction("forgets", false), { code: "COMPONENT_FAILED", message });
+});
+
+test("an option of an agent that is not possible is named", () => {
+  const trim = callback({ name: "trim", hook: "beforeTool", run: () => undefined });
+  for (const [options, message] of [
+    [{ tools: "roll" }, /^TypeError: agent `x`: `tools` is a list, not a string$/],
+    [{ beforeTool: trim }, /^TypeError: agent `x`: `beforeTool` is a list, not a single item$/],
+    [{ includeContents: "all" }, /^TypeError: agent `x`: `includeContents` is "default" or "none", not "all"$/],
+  ]) {
+    assert.throws(() => component({ agents: [llmAgent({ name: "x", ...options })] }), message);
+  }
+});
+
 test("an unknown option is named", () => {
   assert.throws(() => llmAgent({ name: "x", modl: "y" }), /agent `x` has no option `modl`; its options are name, description, .*model/);
   assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; its functions are onUserMessage/);
@@ -205,6 +245,13 @@ test("code is run, events are summarized and examples selected", async () => {
   assert.equal(summary.parts[0].data.val, "short");
   const [example] = await guestExamples.examples("sums", "2 + 2");
   assert.deepEqual([example.input.role, example.output[0].role], ["user", "model"]);
+});
+
+test("null in the state changes of an appended event deletes the key", () => {
+  const diary = new MockHost().context().sessions("diary");
+  diary.create("today", { mood: "good", page: 1 });
+  diary.append("today", { actions: { stateDelta: { mood: null, page: 2 } } });
+  assert.deepEqual(diary.get("today").state, { page: 2 });
 });
 
 test("a plugin has the hooks of its object", async () => {

@@ -1,13 +1,15 @@
 """The hooks of callbacks tell the host what they have changed."""
 
 import asyncio
+import datetime
 import sys
 import unittest
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from hatchery_guest import LlmRequest, ToolCall, callback
+from hatchery_guest import Content, Event, LlmRequest, LlmResponse, Part, Plugin, ToolCall, callback, plugin
 from hatchery_guest.export import EXPORTS
+from hatchery_guest.testing import MockHost, run
 from test_convert import CONVERT, contract_types, import_convert
 
 
@@ -16,7 +18,7 @@ def import_hooks() -> ModuleType:
     import_convert()
     sys.modules["wit_world.imports"].specs = contract_types("exports.wit")
     host, runtime = ModuleType("hatchery_guest.component.host"), ModuleType("componentize_py_types")
-    host.ImportedHost = object
+    host.ImportedHost = type("Host", (), {"log": lambda *_: None})
     runtime.Err = type("Err", (Exception,), {})
     sys.modules |= {"hatchery_guest.component.host": host, "componentize_py_types": runtime}
     from hatchery_guest.component import hooks
@@ -40,6 +42,82 @@ def watch(call: ToolCall) -> None:
 @callback("before_model")
 def settle(request: LlmRequest) -> None:
     request.config["temperature"] = 1
+
+
+@callback("before_model")
+def text(request: LlmRequest) -> str:
+    return "hello"
+
+
+@callback("before_agent")
+def response() -> LlmResponse:
+    return LlmResponse.from_text("hello")
+
+
+@callback("before_tool")
+def number(call: ToolCall) -> int:
+    return 5
+
+
+@callback("after_tool")
+def date(call: ToolCall) -> object:
+    return {"date": datetime.date(2026, 1, 1)}
+
+
+@callback("before_agent")
+def list_as_part() -> Content:
+    return Content("model", [Part([1])])  # type: ignore[arg-type]
+
+
+@plugin
+class Audit:
+    def on_event(self) -> str:
+        return "seen"
+
+
+class Results(unittest.TestCase):
+    def tearDown(self) -> None:
+        EXPORTS.__init__()
+
+    def failure(self, item: Any, call: str, *values: Any) -> str:
+        """Returns the error that the host gets."""
+        EXPORTS.__init__()
+        EXPORTS.add(item)
+        hooks = HOOKS.Plugins() if isinstance(item, Plugin) else HOOKS.Callbacks()
+        with self.assertRaises(HOOKS.Err) as caught:
+            asyncio.run(getattr(hooks, call)(item.name, *values))
+        self.assertEqual(caught.exception.args[0].code, "COMPONENT_FAILED")
+        return caught.exception.args[0].message
+
+    def test_a_result_of_another_type_is_an_error_that_names_the_hook(self) -> None:
+        call = SimpleNamespace(tool="roll", args="{}")
+        request, event = CONVERT.request_to_wit(LlmRequest()), CONVERT.event_to_wit(Event())
+        for item, hook, values, message in [
+            (text, "before_model", [request], "callback `text`: `before_model` returns an LlmResponse or None, not `str`"),
+            (response, "before_agent", [], "callback `response`: `before_agent` returns a string, a Content or None, not `LlmResponse`"),
+            (number, "before_tool", [call], "callback `number`: `before_tool` returns a dict or None, not `int`"),
+            (date, "after_tool", [call, "{}"], "a date cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses"),
+            (Audit, "on_event", [event], "plugin `audit`: `on_event` returns an Event or None, not `str`"),
+        ]:
+            with self.subTest(hook=hook):
+                self.assertEqual(self.failure(item, hook, *values), message)
+
+    def test_a_result_that_cannot_be_converted_is_an_error(self) -> None:
+        self.assertRegex(self.failure(list_as_part, "before_agent"), "the data of a part must be a str, .*, not a list")
+
+    def test_unit_tests_get_the_error_of_the_host(self) -> None:
+        with self.assertRaisesRegex(TypeError, "`before_model` returns an LlmResponse or None, not `str`"):
+            run(text.call(MockHost().callback_context(), LlmRequest()))
+
+
+@plugin
+class HTTPLog:
+    def close(self) -> None: ...
+
+
+class Names(unittest.TestCase):
+    def test_a_plugin_is_named_after_its_class(self) -> None:
+        self.assertEqual((Audit.name, HTTPLog.name), ("audit", "http_log"))
 
 
 class Changes(unittest.TestCase):

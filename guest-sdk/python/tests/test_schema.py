@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import enum
 import unittest
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
+from hatchery_guest import tool
 from hatchery_guest.schema import BadValue, parse, schema_of
 
 
@@ -29,6 +32,12 @@ class Options(TypedDict, total=False):
     size: int
 
 
+@dataclasses.dataclass
+class Folder:
+    name: str
+    folders: list[Folder]
+
+
 class Schemas(unittest.TestCase):
     def test_keys_of_a_typed_dict_are_as_required_as_they_say(self) -> None:
         for hint in (Place, Options):
@@ -37,6 +46,20 @@ class Schemas(unittest.TestCase):
                 self.assertEqual(parse(hint, {"name": "here"}, "x"), {"name": "here"})
                 with self.assertRaisesRegex(BadValue, "x has no `name`"):
                     parse(hint, {}, "x")
+
+    def test_a_parameter_without_a_schema_is_named(self) -> None:
+        def open_folder(folder: Folder) -> None: ...
+        def list_files(path: str, changed: datetime.date | None = None) -> None: ...
+        def rename(old: str, /, new: str) -> None: ...
+
+        for function, message in [
+            (open_folder, "parameter `folder`: Folder contains itself, so its JSON Schema has no end; use dict or list"),
+            (list_files, "parameter `changed`: date has no JSON Schema; use str"),
+            (rename, "parameter `old` of `rename` has no name for callers; remove the `/` after it"),
+        ]:
+            with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, message):
+                tool(function)
+        self.assertEqual(schema_of(Place)["type"], "object")
 
     def test_keys_of_a_dict_are_converted_to_the_type_of_their_hint(self) -> None:
         for hint, value, parsed in [

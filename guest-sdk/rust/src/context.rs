@@ -64,7 +64,7 @@ impl Memory<'_> {
     ///
     /// # Errors
     /// `SESSION_NOT_FOUND` if there is no such session; also if the component is not allowed to, or the service fails.
-    pub async fn add_session_of(&self, id: &str) -> Result<(), Error> {
+    pub async fn add_session_by_id(&self, id: &str) -> Result<(), Error> {
         Ok(memory::add_session(Some(id.to_owned())).await?)
     }
 

@@ -19,7 +19,7 @@
 //! fn a_roll_continues_from_the_last() {
 //!     let host = Host::new().state("last", 3);
 //!     let rolled: u32 = host.call(roll_die, json!({ "sides": 6 })).unwrap();
-//!     assert_eq!((rolled, host.state_of("last")), (4, Some(4)));
+//!     assert_eq!((rolled, host.state_value("last")), (4, Some(4)));
 //! }
 //! # a_roll_continues_from_the_last();
 //! ```
@@ -153,7 +153,7 @@ impl Host {
     /// # Panics
     /// If the value is not a `T`.
     #[track_caller]
-    pub fn state_of<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+    pub fn state_value<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let value = self.0.borrow().state.get(key).cloned()?;
         match serde_json::from_value(value.clone()) {
             Ok(value) => Some(value),
@@ -174,13 +174,13 @@ impl Host {
     }
 
     /// Returns the versions of an artifact, oldest first. Empty if there is no such artifact.
-    pub fn versions_of(&self, artifact: &str) -> Vec<Part> {
+    pub fn artifact_versions(&self, artifact: &str) -> Vec<Part> {
         let world = self.0.borrow();
         world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.part.clone()).collect()
     }
 
     /// Returns the custom metadata of the versions of an artifact, oldest first.
-    pub fn metadata_of(&self, artifact: &str) -> Vec<JsonMap> {
+    pub fn artifact_metadata(&self, artifact: &str) -> Vec<JsonMap> {
         let world = self.0.borrow();
         world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.custom_metadata.clone()).collect()
     }
@@ -206,7 +206,7 @@ impl Host {
     }
 
     /// Returns the events of another session of the user. `None` if it does not exist.
-    pub fn events_of(&self, app: &str, session: &str) -> Option<Vec<Event>> {
+    pub fn session_events(&self, app: &str, session: &str) -> Option<Vec<Event>> {
         self.0.borrow().sessions.get(&(app.to_owned(), session.to_owned())).map(|session| session.events.clone())
     }
 

@@ -40,6 +40,12 @@ async fn noon() -> &'static str {
     "noon"
 }
 
+/// Goes one step.
+#[tool]
+async fn r#move() -> u32 {
+    1
+}
+
 /// Reads a number out of a name.
 #[tool]
 async fn number(place: Place) -> Result<u32, std::num::ParseIntError> {
@@ -68,6 +74,7 @@ fn a_tool_has_the_functions_name_and_comment() {
         ("look", "Looks around.\n\nReturns its input.", false)
     );
     assert_eq!((count_letters().name, count_letters().long_running), ("count-letters", true));
+    assert_eq!(r#move().name, "move");
     assert!(breaks().requires_confirmation && !look().requires_confirmation);
     assert_eq!(look.tool_use(), ToolUse::new("look"));
     assert_eq!("other/search".tool_use(), ToolUse::new("other/search"));
@@ -184,6 +191,15 @@ impl RateLimit {
     }
 }
 
+struct HTTPLog;
+
+#[plugin]
+impl HTTPLog {
+    async fn close() -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 /// Adds what is in lines.
 #[code_executor(name = "adding-machine")]
 async fn add(input: &CodeInput, _cx: Context) -> Result<CodeOutput, std::num::ParseIntError> {
@@ -214,7 +230,7 @@ hatchery_guest::export! {
     tools: [look, count_letters],
     agents: [host],
     callbacks: [trim, answer, bracket, silent],
-    plugins: [Notes, RateLimit],
+    plugins: [Notes, RateLimit, HTTPLog],
     code_executors: [add],
     summarizers: [nothing],
     examples: [none],
@@ -237,7 +253,7 @@ fn agents_refer_to_agents_by_item_and_by_name() {
 
 #[test]
 fn a_plugin_is_named_after_its_type_or_by_its_option() {
-    assert_eq!((RateLimit::NAME, Notes::NAME), ("rate_limit", "notebook"));
+    assert_eq!((RateLimit::NAME, HTTPLog::NAME, Notes::NAME), ("rate_limit", "http_log", "notebook"));
 }
 
 #[test]

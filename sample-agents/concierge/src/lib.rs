@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn only_questions_of_the_user_are_listed() {
         let prompt = Event { author: "user".into(), ..Event::text("Where is it?") };
-        let host = Host::new().session_of(HELP_DESK, DESK_SESSION, [prompt, Event::text("On its way.")]);
+        let host = Host::new().other_session(HELP_DESK, DESK_SESSION, [prompt, Event::text("On its way.")]);
         assert_eq!(host.call::<Vec<String>>(list_questions, ()), Ok(vec!["Where is it?".into()]));
         assert_eq!(Host::new().call::<Vec<String>>(list_questions, ()), Ok(Vec::new()));
     }

@@ -80,14 +80,14 @@ mod tests {
         let host = Host::new();
         let rolled: u32 = host.call(roll_die, json!({ "sides": 20 })).unwrap();
         assert!((1..=20).contains(&rolled));
-        assert_eq!((host.state_of("last_roll"), host.state_of("last_sides")), (Some(rolled), Some(20)));
+        assert_eq!((host.state_value("last_roll"), host.state_value("last_sides")), (Some(rolled), Some(20)));
     }
 
     #[test]
     fn a_die_has_six_sides_by_default() {
         let host = Host::new();
         host.call::<u32>(roll_die, ()).unwrap();
-        assert_eq!(host.state_of("last_sides"), Some(6));
+        assert_eq!(host.state_value("last_sides"), Some(6));
     }
 
     #[test]

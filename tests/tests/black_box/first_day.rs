@@ -273,10 +273,15 @@ async fn a_commonjs_package_json_and_a_request_are_added_to_an_agent_in_typescri
 }
 
 #[tokio::test]
-async fn the_types_of_a_new_agent_in_typescript_are_checked() -> Result<()> {
+async fn the_types_of_new_projects_in_typescript_are_checked() -> Result<()> {
     let folder = Folder::empty()?;
     let created = hatchery(&folder.served(), &["new", "words", "--lang", "ts"]).await?;
     ensure!(created.success, "{}", created.stderr);
+    // Their sources are checked with the sources of the agent in the folder above.
+    for kind in ["tool", "callback"] {
+        let created = hatchery(&folder.file("words"), &["new", kind, "--lang", "ts", "--kind", kind]).await?;
+        ensure!(created.success, "{}", created.stderr);
+    }
     let npm = async |args: &[&str]| {
         let mut npm = Command::new("npm");
         npm.args(args).current_dir(folder.file("words")).stdin(Stdio::null()).output().await

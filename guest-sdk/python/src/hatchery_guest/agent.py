@@ -207,7 +207,10 @@ async def compute_instruction(instruction: Instruction, cx: Context) -> str:
     if not callable(instruction):
         raise TypeError("the instruction is not computed")
     text = call_handler(instruction, signature(instruction), cx)
-    return await text if inspect.isawaitable(text) else text
+    text = await text if inspect.isawaitable(text) else text
+    if not isinstance(text, str):
+        raise TypeError(f"the function of an instruction returns a string, not `{type(text).__name__}`")
+    return text
 
 
 def json_schema(schema_or_type: Any) -> Json:
@@ -222,13 +225,35 @@ REFERENCES = (
 """The fields of agents that refer to items."""
 
 
-def check_references(agent: Agent) -> None:
-    """Raises ``TypeError`` if an agent refers to something that has no name."""
-    for item in (item for field in REFERENCES for item in getattr(agent, field, ())):
-        try:
-            name_of(item)
-        except TypeError as error:
-            raise TypeError(f"agent `{agent.name}`: {error}") from None
+def check_definition(agent: Agent) -> None:
+    """Raises ``TypeError`` if an agent has options that the host cannot get, such as a reference to something that has no name."""
+    try:
+        for field in REFERENCES:
+            _check_references(field, getattr(agent, field, ()))
+        if isinstance(agent, LlmAgent):
+            _check_options(agent)
+    except TypeError as error:
+        raise TypeError(f"agent `{agent.name}`: {error}") from None
+
+
+def _check_references(field: str, items: Any) -> None:
+    if isinstance(items, str):
+        raise TypeError(f"`{field}` is a list of items and names, not a str")
+    for item in items:
+        name_of(item)
+
+
+def _check_options(agent: LlmAgent) -> None:
+    for function in (agent.instruction, agent.global_instruction):
+        if callable(function):
+            handler_signature("instruction", function, 0)
+    for hint in (agent.input_schema, agent.output_schema):
+        if hint is not None:
+            json_schema(hint)
+    if agent.include_contents not in ("default", "none"):
+        raise TypeError(f"`include_contents` is \"default\" or \"none\", not {agent.include_contents!r}")
+    if not (agent.planner is None or agent.planner == "plan_re_act" or isinstance(agent.planner, Thinking)):
+        raise TypeError(f"{agent.planner!r} is not a planner; use Thinking(…) or \"plan_re_act\"")
 
 
 def name_of(item: Any) -> str:

@@ -6,6 +6,8 @@ import inspect
 from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, get_args
 
+from . import schema
+from .content import Content, Event, LlmResponse
 from .context import CallbackContext
 from .signature import Signature, call_handler, handler_signature
 
@@ -37,9 +39,12 @@ class Callback:
         return self.function(*args, **kwargs)
 
     async def call(self, cx: CallbackContext, *values: Any) -> Any:
-        """Calls it as a host does. The function may take fewer arguments than the hook has."""
+        """Calls it as a host does. The function may take fewer arguments than the hook has.
+
+        Raises ``TypeError`` if the hook does not have results of the returned type.
+        """
         result = call_handler(self.function, self.signature, cx, *values)
-        return await result if inspect.isawaitable(result) else result
+        return check_result(f"callback `{self.name}`", self.hook, await result if inspect.isawaitable(result) else result)
 
 
 ARGUMENT_COUNT: dict[str, int] = {
@@ -47,6 +52,28 @@ ARGUMENT_COUNT: dict[str, int] = {
     "before_tool": 1, "after_tool": 2, "on_tool_error": 2,
 }  # fmt: skip
 """The number of values that a hook gets."""
+
+_RESULTS: dict[str, tuple[tuple[type, ...], str]] = {
+    **dict.fromkeys(
+        ("before_agent", "after_agent", "on_agent_error", "before_run", "on_user_message"), ((str, Content), "a string, a Content or None")
+    ),
+    **dict.fromkeys(("before_model", "after_model", "on_model_error"), ((LlmResponse,), "an LlmResponse or None")),
+    **dict.fromkeys(("before_tool", "after_tool", "on_tool_error"), ((dict,), "a dict or None")),
+    "on_event": ((Event,), "an Event or None"),
+}
+"""The types of the results of hooks, with their names for messages. The results of other hooks are ignored."""
+
+
+def check_result(item: str, hook: str, result: Any) -> Any:
+    """Returns the result of a hook.
+
+    Raises ``TypeError`` if the hook does not have results of this type. ``item`` names the callback or plugin in the error.
+    """
+    types, expected = _RESULTS.get(hook, ((object,), ""))
+    # A dataclass is an object in JSON, too.
+    if result is None or isinstance(schema.dump(result) if dict in types else result, types):
+        return result
+    raise TypeError(f"{item}: `{hook}` returns {expected}, not `{type(result).__name__}`")
 
 
 def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:

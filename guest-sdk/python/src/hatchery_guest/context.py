@@ -165,19 +165,19 @@ class Log:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def error(self, message: str, **fields: Any) -> None:
+    def error(self, message: str, /, **fields: Any) -> None:
         """Logs an error."""
         self._write("error", message, fields)
 
-    def warn(self, message: str, **fields: Any) -> None:
+    def warn(self, message: str, /, **fields: Any) -> None:
         """Logs a warning."""
         self._write("warn", message, fields)
 
-    def info(self, message: str, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: Any) -> None:
         """Logs a message."""
         self._write("info", message, fields)
 
-    def debug(self, message: str, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: Any) -> None:
         """Logs a detail for debugging."""
         self._write("debug", message, fields)
 
@@ -247,7 +247,7 @@ class Context:
         model."""
         return await self._host.embed(model, list(texts))
 
-    async def call_tool(self, name: str, **args: Any) -> Json:
+    async def call_tool(self, name: str, /, **args: Any) -> Json:
         """Calls a tool of the agent. Raises ``ToolError`` or ``FatalError`` if it fails."""
         return await self._host.call_tool(name, {key: schema.dump(value) for key, value in args.items()})
 

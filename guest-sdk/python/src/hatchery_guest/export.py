@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Union
 
-from .agent import Agent, check_references
+from .agent import Agent, check_definition
 from .callback import Callback
 from .code_executor import CodeExecutor
 from .examples import ExampleProvider
@@ -61,7 +61,7 @@ KINDS: dict[str, type] = {
 
 
 def _agent_tree(agent: Agent) -> Iterator[Agent]:
-    check_references(agent)
+    check_definition(agent)
     yield agent
     for sub_agent in agent.sub_agents:
         if isinstance(sub_agent, Agent):

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, overload
 
-from .callback import ARGUMENT_COUNT, HOOKS
+from .callback import ARGUMENT_COUNT, HOOKS, check_result
 from .context import CallbackContext
 from .signature import Signature, call_handler, handler_signature
 
@@ -27,10 +27,13 @@ class Plugin:
     hooks: dict[str, tuple[Callable[..., Any], Signature]] = field(repr=False)
 
     async def call(self, hook: str, cx: CallbackContext, *values: Any) -> Any:
-        """Calls a hook as a host does. The method may take fewer arguments than the hook has."""
+        """Calls a hook as a host does. The method may take fewer arguments than the hook has.
+
+        Raises ``TypeError`` if the hook does not have results of the returned type.
+        """
         function, signature = self.hooks[hook]
         result = call_handler(function, signature, cx, *values)
-        return await result if inspect.isawaitable(result) else result
+        return check_result(f"plugin `{self.name}`", hook, await result if inspect.isawaitable(result) else result)
 
 
 @overload
@@ -72,4 +75,4 @@ def plugin(cls: Any = None, *, name: str | None = None) -> Any:
 
 
 def _snake_case(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()

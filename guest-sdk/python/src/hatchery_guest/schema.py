@@ -19,6 +19,10 @@ _NOT_REQUIRED = getattr(typing, "NotRequired", None)
 _REQUIRED = getattr(typing, "Required", None)
 
 
+_enclosing: list[Any] = []
+"""The dataclasses and ``TypedDict``s whose schemas are under construction, outermost first."""
+
+
 class BadValue(ValueError):
     """A value that does not match its type hint. The message is for the sender."""
 
@@ -56,7 +60,13 @@ def schema_of(hint: Any) -> dict[str, Json]:
     fields = _fields(hint)
     if fields is None:
         raise BadHint(f"{_name(hint)} has no JSON Schema; use str, int, float, bool, list, dict, Literal, an Enum or a dataclass")
-    return object_schema({name: (schema_of(field.hint), field.required) for name, field in fields.items()})
+    if hint in _enclosing:
+        raise BadHint(f"{_name(hint)} contains itself, so its JSON Schema has no end; use dict or list for the inner values")
+    _enclosing.append(hint)
+    try:
+        return object_schema({name: (schema_of(field.hint), field.required) for name, field in fields.items()})
+    finally:
+        _enclosing.pop()
 
 
 def object_schema(properties: dict[str, tuple[dict[str, Json], bool]]) -> dict[str, Json]:

@@ -48,6 +48,8 @@ def signature(function: Callable[..., Any]) -> Signature:
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TypeError(f"`{function.__name__}` has *args or **kwargs, which have no schema; name its parameters")
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise TypeError(f"parameter `{parameter.name}` of `{function.__name__}` has no name for callers; remove the `/` after it")
         hint = hints.get(parameter.name, Any)
         if isinstance(hint, type) and issubclass(hint, Context):
             context = parameter.name

@@ -378,7 +378,12 @@ class MockHost:
         events = self._session(app, id)
         number = sum(map(len, self.sessions.values())) + 1
         stored = replace(event, id=f"event-{number}", author=event.author or self._info.agent, timestamp_micros=number)
-        self._session_states.setdefault((app, id), {}).update(event.actions.state_delta)
+        state = self._session_states.setdefault((app, id), {})
+        for key, value in event.actions.state_delta.items():
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = value
         events.append(stored)
         return stored
 

@@ -88,7 +88,10 @@ def _parameters(signature: Signature) -> Json:
     for parameter in signature.parameters:
         # Models omit optional arguments, so `null` would only make the schema longer.
         hint = parameter.hint if parameter.required else schema.without_null(parameter.hint)
-        described = schema.schema_of(hint)
+        try:
+            described = schema.schema_of(hint)
+        except schema.BadHint as error:
+            raise schema.BadHint(f"parameter `{parameter.name}`: {error}") from None
         if parameter.description:
             described["description"] = parameter.description
         if not parameter.required and parameter.default is not None:

@@ -2,11 +2,12 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
 
-use crate::function::{check, comment, parameters, returns_result, skip_comma, take_comments};
+use crate::function::{check, comment, other_than_result, parameters, returns_nothing, skip_comma, take_comments};
 
 const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `description = \"…\"`, `model = \"…\"`, and the lists \
                        `sub_agents = […]`, `tools = […]`, `before_agent = […]`, `after_agent = […]` and `on_agent_error = […]`";
@@ -87,12 +88,16 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
         }
         passed.push(parameter.passing.pass(&quote!(cx)));
     }
-    let call = if returns_result(&function.sig) {
-        quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::Error::from))
-    } else {
+    let call = if returns_nothing(&function.sig) {
         quote!({ #ident(#(#passed),*).await; ::core::result::Result::Ok(()) })
+    } else if let Some(other) = other_than_result(&function.sig) {
+        let message = "a custom agent returns `Result<(), E>` or nothing; send its answer with `cx.say(…)`";
+        return Err(Error::new_spanned(other, message));
+    } else {
+        // The name of the type is unknown: it can be an alias of `Result`.
+        quote!(#ident(#(#passed),*).await.map_err(::hatchery_guest::Error::from))
     };
-    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let name = options.name.map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let builder = options.builder;
     Ok(quote! {
         #(#comments)*

@@ -2,6 +2,7 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Ident, ItemFn, Result};
 
@@ -31,7 +32,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let comments = take_comments(&mut function.attrs);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
-    let name = options.name.or(ident.to_string());
+    let name = options.name.or(ident.unraw().to_string());
     let point = format_ident!("{}", pascal_case(options.point.name));
     let closure = options.point.closure("callback", &function.sig, &quote!(#ident))?;
     Ok(quote! {

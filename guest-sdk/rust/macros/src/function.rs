@@ -93,6 +93,42 @@ pub fn returns_result(signature: &Signature) -> bool {
     }
 }
 
+/// Returns true if a function returns `()` or never.
+pub fn returns_nothing(signature: &Signature) -> bool {
+    match &signature.output {
+        ReturnType::Default => true,
+        ReturnType::Type(_, ty) => match ty.as_ref() {
+            Type::Tuple(tuple) => tuple.elems.is_empty(),
+            ty => matches!(ty, Type::Never(_)),
+        },
+    }
+}
+
+/// Returns the return type of a function if it cannot be a `Result`, not even an alias of one.
+pub fn other_than_result(signature: &Signature) -> Option<&Type> {
+    let ReturnType::Type(_, ty) = &signature.output else { return None };
+    let is_other = match ty.as_ref() {
+        Type::Path(_) => last_name(ty).is_some_and(|name| is_bare_answer(&name)),
+        ty => matches!(ty, Type::Array(_) | Type::ImplTrait(_) | Type::Reference(_) | Type::Tuple(_)),
+    };
+    is_other.then_some(ty.as_ref())
+}
+
+/// Checks that a function returns a `Result`, or a type whose name does not tell. `returns` is for the message.
+pub fn check_result(signature: &Signature, kind: &str, returns: &str) -> Result<()> {
+    let message = || format!("this {kind} returns `{returns}`");
+    match other_than_result(signature) {
+        Some(other) => Err(Error::new_spanned(other, message())),
+        None if returns_nothing(signature) => Err(Error::new_spanned(&signature.ident, message())),
+        None => Ok(()),
+    }
+}
+
+/// Returns true for the names of types that a function can return in a `Result`.
+fn is_bare_answer(name: &str) -> bool {
+    matches!(name, "bool" | "CodeOutput" | "Content" | "Event" | "LlmResponse" | "Option" | "String" | "Value" | "Vec")
+}
+
 /// Returns the name of a type without its path.
 pub fn last_name(ty: &Type) -> Option<String> {
     match ty {
@@ -135,14 +171,20 @@ pub fn pascal_case(name: &str) -> String {
     name.split('_').map(capital).collect()
 }
 
-/// Converts `RateLimit` to `rate_limit`.
+/// Converts `RateLimit` to `rate_limit`, and `HTTPLog` to `http_log`.
 pub fn snake_case(name: &str) -> String {
     let mut snake = String::new();
-    for letter in name.chars() {
-        if letter.is_uppercase() && !snake.is_empty() {
+    let mut previous: Option<char> = None;
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        let ends_word = previous.is_some_and(|previous| previous != '_' && !previous.is_uppercase());
+        let ends_acronym =
+            previous.is_some_and(char::is_uppercase) && letters.peek().is_some_and(|next| next.is_lowercase());
+        if letter.is_uppercase() && (ends_word || ends_acronym) {
             snake.push('_');
         }
         snake.extend(letter.to_lowercase());
+        previous = Some(letter);
     }
     snake
 }

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, Ident, Result, Signature};
 
-use crate::function::{Parameter, PassingMode, parameters};
+use crate::function::{Parameter, PassingMode, check_result, parameters};
 
 /// A hook point of callbacks or plugins.
 #[derive(Clone, Copy)]
@@ -13,6 +13,8 @@ pub struct HookPoint {
     pub name: &'static str,
     inputs: Inputs,
     answer: Answer,
+    /// The return type, for error messages.
+    returns: &'static str,
 }
 
 /// The parameters of the function except its context, for error messages.
@@ -40,34 +42,39 @@ enum Answer {
     ReplacesCallJson,
 }
 
-const fn point(name: &'static str, inputs: Inputs, answer: Answer) -> HookPoint {
-    HookPoint { name, inputs, answer }
+const fn point(name: &'static str, inputs: Inputs, answer: Answer, returns: &'static str) -> HookPoint {
+    HookPoint { name, inputs, answer, returns }
 }
 
 const CALL: &str = "a `ToolCall`";
 const ERROR: &str = "the error, an `Error`";
 
+const CONTENT: &str = "Result<Option<Content>, E>";
+const RESPONSE: &str = "Result<Option<LlmResponse>, E>";
+const JSON: &str = "Result<Option<impl Serialize>, E>";
+const NOTHING: &str = "Result<(), E>";
+
 /// The points of callbacks. Plugins have them too.
 const CALLBACKS: [HookPoint; 9] = [
-    point("before_agent", Inputs::None, Answer::Direct),
-    point("after_agent", Inputs::None, Answer::Direct),
-    point("on_agent_error", Inputs::One(ERROR), Answer::Direct),
-    point("before_model", Inputs::One("an `LlmRequest`"), Answer::ReplacesCall),
-    point("after_model", Inputs::One("an `LlmResponse`"), Answer::ReplacesFirst),
-    point("on_model_error", Inputs::Two("an `LlmRequest`", ERROR), Answer::Direct),
-    point("before_tool", Inputs::One(CALL), Answer::ReplacesCallJson),
-    point("after_tool", Inputs::Two(CALL, "the answer, a `Value`"), Answer::ReplacesSecondJson),
-    point("on_tool_error", Inputs::Two(CALL, ERROR), Answer::Json),
+    point("before_agent", Inputs::None, Answer::Direct, CONTENT),
+    point("after_agent", Inputs::None, Answer::Direct, CONTENT),
+    point("on_agent_error", Inputs::One(ERROR), Answer::Direct, CONTENT),
+    point("before_model", Inputs::One("an `LlmRequest`"), Answer::ReplacesCall, RESPONSE),
+    point("after_model", Inputs::One("an `LlmResponse`"), Answer::ReplacesFirst, RESPONSE),
+    point("on_model_error", Inputs::Two("an `LlmRequest`", ERROR), Answer::Direct, RESPONSE),
+    point("before_tool", Inputs::One(CALL), Answer::ReplacesCallJson, JSON),
+    point("after_tool", Inputs::Two(CALL, "the answer, a `Value`"), Answer::ReplacesSecondJson, JSON),
+    point("on_tool_error", Inputs::Two(CALL, ERROR), Answer::Json, JSON),
 ];
 
 /// The points of runs, for plugins only.
 const RUNS: [HookPoint; 6] = [
-    point("on_user_message", Inputs::One("a `Content`"), Answer::ReplacesFirst),
-    point("before_run", Inputs::None, Answer::Direct),
-    point("on_event", Inputs::One("an `Event`"), Answer::ReplacesFirst),
-    point("after_run", Inputs::None, Answer::Direct),
-    point("on_run_error", Inputs::One(ERROR), Answer::Direct),
-    point("close", Inputs::None, Answer::Direct),
+    point("on_user_message", Inputs::One("a `Content`"), Answer::ReplacesFirst, CONTENT),
+    point("before_run", Inputs::None, Answer::Direct, CONTENT),
+    point("on_event", Inputs::One("an `Event`"), Answer::ReplacesFirst, "Result<Option<Event>, E>"),
+    point("after_run", Inputs::None, Answer::Direct, NOTHING),
+    point("on_run_error", Inputs::One(ERROR), Answer::Direct, NOTHING),
+    point("close", Inputs::None, Answer::Direct, NOTHING),
 ];
 
 impl HookPoint {
@@ -119,7 +126,7 @@ impl HookPoint {
     /// Returns a closure that takes the inputs and the context, calls the function at `path` and converts its answer.
     ///
     /// # Errors
-    /// If the function has other parameters. `kind` is for messages.
+    /// If the function has other parameters or returns no `Result`. `kind` is for messages.
     pub fn closure(self, kind: &str, signature: &Signature, path: &TokenStream) -> Result<TokenStream> {
         let names = [quote!(first), quote!(second)];
         let mut inputs: Vec<Parameter<'_>> = Vec::new();
@@ -135,6 +142,7 @@ impl HookPoint {
         if inputs.len() != self.input_count() {
             return Err(Error::new_spanned(&signature.inputs, format!("this {kind} takes {}", self.describe_inputs())));
         }
+        check_result(signature, kind, self.returns)?;
         let changed = inputs.iter().position(|input| matches!(input.passing, PassingMode::Mutable));
         if let Some(input) = changed.and_then(|place| inputs.get(place))
             && changed != self.mutable_input()

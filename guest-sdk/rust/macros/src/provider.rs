@@ -3,10 +3,11 @@
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
+use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Error, ItemFn, Result};
 
-use crate::function::{NameOption, check, parameters, take_comments};
+use crate::function::{NameOption, check, check_result, parameters, take_comments};
 
 /// The kind of item that a function becomes.
 pub struct Kind {
@@ -16,22 +17,37 @@ pub struct Kind {
     definition: &'static str,
     /// The input, for messages.
     input: &'static str,
+    /// The return type, for messages.
+    returns: &'static str,
     /// The error type.
     error: &'static str,
     /// The type that the function writes its answer to. `None` if it returns the answer.
     sink: Option<&'static str>,
 }
 
-pub const CODE_EXECUTOR: Kind =
-    Kind { name: "code executor", definition: "CodeExecutor", input: "a `CodeInput`", error: "ToolError", sink: None };
+pub const CODE_EXECUTOR: Kind = Kind {
+    name: "code executor",
+    definition: "CodeExecutor",
+    input: "a `CodeInput`",
+    returns: "Result<CodeOutput, E>",
+    error: "ToolError",
+    sink: None,
+};
 
-pub const SUMMARIZER: Kind =
-    Kind { name: "summarizer", definition: "Summarizer", input: "a `Vec<Event>`", error: "Error", sink: None };
+pub const SUMMARIZER: Kind = Kind {
+    name: "summarizer",
+    definition: "Summarizer",
+    input: "a `Vec<Event>`",
+    returns: "Result<Option<Content>, E>",
+    error: "Error",
+    sink: None,
+};
 
 pub const EXAMPLES: Kind = Kind {
     name: "example provider",
     definition: "ExampleProvider",
     input: "the query, a `String`",
+    returns: "Result<Vec<Example>, E>",
     error: "Error",
     sink: None,
 };
@@ -40,6 +56,7 @@ pub const MODEL: Kind = Kind {
     name: "model",
     definition: "Model",
     input: "an `LlmRequest` and an `Answer`",
+    returns: "Result<(), E>",
     error: "Error",
     sink: Some("Answer"),
 };
@@ -48,6 +65,7 @@ pub const LIVE_MODEL: Kind = Kind {
     name: "live model",
     definition: "LiveModel",
     input: "an `LlmRequest` and a `LiveConnection`",
+    returns: "Result<(), E>",
     error: "Error",
     sink: Some("LiveConnection"),
 };
@@ -62,7 +80,7 @@ impl Kind {
         let comments = take_comments(&mut function.attrs);
         let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
         let ident = &function.sig.ident;
-        let name = name.or(ident.to_string());
+        let name = name.or(ident.unraw().to_string());
 
         let (mut inputs, mut sinks) = (0, 0);
         let mut passed = Vec::new();
@@ -82,6 +100,7 @@ impl Kind {
             let message = format!("this {} takes {}, and optionally a `Context`", self.name, self.input);
             return Err(Error::new_spanned(&function.sig.inputs, message));
         }
+        check_result(&function.sig, self.name, self.returns)?;
 
         let definition = format_ident!("{}", self.definition);
         let error = format_ident!("{}", self.error);

@@ -49,6 +49,12 @@ fn a_tool_takes_one_struct_by_value() {
         tool_error("", "async fn f(a: A, b: B, cx: ToolContext) {}"),
         "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`"
     );
+    for plain in ["u32", "&str", "String", "Vec<u8>", "(u8, u8)", "&[f64]"] {
+        assert_eq!(
+            tool_error("", &format!("async fn f(a: {plain}, cx: ToolContext) {{}}")),
+            "a tool takes its arguments as one struct with `Deserialize` and `JsonSchema`, which has a field for each"
+        );
+    }
     assert_eq!(tool_error("", "async fn f(a: &A) {}"), "the arguments of a tool are taken by value, not by reference");
 }
 
@@ -87,8 +93,43 @@ fn a_callback_takes_the_inputs_of_its_point() {
 }
 
 #[test]
+fn a_callback_returns_a_result() {
+    let cases = [
+        ("before_agent", "async fn f()", "this callback returns `Result<Option<Content>, E>`"),
+        (
+            "after_model",
+            "async fn f(r: LlmResponse) -> Option<LlmResponse>",
+            "this callback returns `Result<Option<LlmResponse>, E>`",
+        ),
+        (
+            "before_tool",
+            "async fn f(call: &ToolCall) -> Value",
+            "this callback returns `Result<Option<impl Serialize>, E>`",
+        ),
+    ];
+    for (point, function, message) in cases {
+        assert_eq!(callback_error(point, &format!("{function} {{}}")), message);
+    }
+    assert_eq!(plugin_error("", "impl X { async fn close() {} }"), "this hook returns `Result<(), E>`");
+    let alias = callback_error("before_agent", "async fn f() -> Outcome {}");
+    assert!(alias.starts_with("no error"), "{alias}");
+}
+
+#[test]
 fn a_custom_agent_takes_its_context_only() {
     assert_eq!(agent_error("", "async fn f(x: X) {}"), "a custom agent takes no parameters except an `AgentContext`");
+}
+
+#[test]
+fn a_custom_agent_returns_a_result_or_nothing() {
+    let message = "a custom agent returns `Result<(), E>` or nothing; send its answer with `cx.say(…)`";
+    for output in ["String", "Option<String>", "&'static str", "(u8, u8)", "impl Display"] {
+        assert_eq!(agent_error("", &format!("async fn f(cx: AgentContext) -> {output} {{}}")), message);
+    }
+    for nothing in ["", "-> ()", "-> !"] {
+        let code = agent_error("", &format!("async fn f(cx: AgentContext) {nothing} {{}}"));
+        assert!(code.starts_with("no error") && !code.contains("map_err"), "{code}");
+    }
 }
 
 #[test]
@@ -155,6 +196,36 @@ fn providers_take_one_input_and_a_context() {
     let without_answer = "async fn f(request: LlmRequest) {}";
     assert!(provider_error(&provider::MODEL, "", without_answer).starts_with("this model takes an `LlmRequest` and"));
     assert_eq!(provider_error(&provider::MODEL, r#"kind = "x""#, none), "the option of a model is `name = \"…\"`");
+}
+
+#[test]
+fn providers_return_a_result() {
+    let cases = [
+        (
+            &provider::CODE_EXECUTOR,
+            "async fn f(input: CodeInput) -> CodeOutput {}",
+            "this code executor returns `Result<CodeOutput, E>`",
+        ),
+        (
+            &provider::SUMMARIZER,
+            "async fn f(events: Vec<Event>) {}",
+            "this summarizer returns `Result<Option<Content>, E>`",
+        ),
+        (
+            &provider::EXAMPLES,
+            "async fn f(query: String) -> Vec<Example> {}",
+            "this example provider returns `Result<Vec<Example>, E>`",
+        ),
+        (&provider::MODEL, "async fn f(request: LlmRequest, answer: Answer) {}", "this model returns `Result<(), E>`"),
+        (
+            &provider::LIVE_MODEL,
+            "async fn f(request: LlmRequest, live: LiveConnection) {}",
+            "this live model returns `Result<(), E>`",
+        ),
+    ];
+    for (kind, function, message) in cases {
+        assert_eq!(provider_error(kind, "", function), message);
+    }
 }
 
 #[test]

@@ -2,10 +2,13 @@
 
 use proc_macro2::TokenStream;
 use quote::quote;
+use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Ident, ItemFn, LitStr, Result, Token};
+use syn::{Error, Ident, ItemFn, LitStr, Result, Token, Type};
 
-use crate::function::{Parameter, PassingMode, check, comment, parameters, returns_result, skip_comma, take_comments};
+use crate::function::{
+    Parameter, PassingMode, check, comment, last_name, parameters, returns_result, skip_comma, take_comments,
+};
 
 const OPTIONS: &str = "options of a tool are `name = \"…\"`, `long_running` and `confirm`";
 
@@ -42,7 +45,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let description = comment(&comments);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
-    let name = options.name.map_or_else(|| ident.to_string(), |name| name.value());
+    let name = options.name.map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let (long_running, confirm) = (options.long_running, options.confirm);
 
     let mut arguments = None;
@@ -54,6 +57,11 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
             return Err(Error::new_spanned(
                 parameter.ty,
                 "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`",
+            ));
+        } else if is_plain(parameter.ty) {
+            return Err(Error::new_spanned(
+                parameter.ty,
+                "a tool takes its arguments as one struct with `Deserialize` and `JsonSchema`, which has a field for each",
             ));
         } else {
             passed.push(by_value(&parameter, "the arguments of a tool")?);
@@ -91,6 +99,18 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
             }
         }
     })
+}
+
+/// Returns true for a type that is no JSON object, as the arguments of a call always are.
+fn is_plain(ty: &Type) -> bool {
+    const PLAIN: &[&str] = &[
+        "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "isize", "str", "u8", "u16", "u32", "u64", "usize",
+        "String", "Vec",
+    ];
+    match ty {
+        Type::Path(_) => last_name(ty).is_some_and(|name| PLAIN.contains(&name.as_str())),
+        ty => matches!(ty, Type::Array(_) | Type::Slice(_) | Type::Tuple(_)),
+    }
 }
 
 fn by_value(parameter: &Parameter<'_>, what: &str) -> Result<TokenStream> {

@@ -59,7 +59,7 @@ impl Host {
     ///
     /// # Errors
     /// The error of its code.
-    pub fn tools_of(&self, toolset: impl FnOnce() -> ToolsetExport) -> Result<Vec<String>, Error> {
+    pub fn toolset_tools(&self, toolset: impl FnOnce() -> ToolsetExport) -> Result<Vec<String>, Error> {
         let toolset = toolset();
         let call = Call { caller: Caller::Instruction, ..self.run_call() };
         let tools = self.serve(call, toolset.tools(), |_| false)?;

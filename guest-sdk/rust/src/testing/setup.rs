@@ -141,7 +141,7 @@ impl Host {
     }
 
     /// Adds another session of the user, in any app.
-    pub fn session_of<E: Into<Event>>(
+    pub fn other_session<E: Into<Event>>(
         self,
         app: impl Into<String>,
         id: impl Into<String>,

@@ -37,7 +37,7 @@ fn state_is_part_of_the_next_complete_event_or_of_an_own_one_at_the_end() {
     let events = host.run(counter);
     let deltas: Vec<_> = events.iter().map(|event| event.actions.state_delta.get("count").cloned()).collect();
     assert_eq!(deltas, [None, None, Some(json!(1)), Some(json!(2))]);
-    assert_eq!((host.state_of("count"), host.events().len()), (Some(2), 2));
+    assert_eq!((host.state_value("count"), host.events().len()), (Some(2), 2));
 }
 
 #[agent]
@@ -54,6 +54,19 @@ fn a_failure_is_the_last_event() {
         (events[1].error_code.as_deref(), events[1].error_message.as_deref()),
         (Some("BROKEN"), Some("it broke"))
     );
+}
+
+type Outcome = Result<(), Error>;
+
+#[agent]
+async fn lost() -> Outcome {
+    Err(Error::new("LOST", "it is lost"))
+}
+
+#[test]
+fn a_failure_is_reported_if_the_result_has_an_alias() {
+    let events = Host::new().run(lost);
+    assert_eq!(events.last().and_then(|event| event.error_code.as_deref()), Some("LOST"));
 }
 
 #[agent]

@@ -102,18 +102,18 @@ async fn write_diary(cx: ToolContext) -> Result<Value, Error> {
 
 #[test]
 fn other_sessions_are_created_read_and_deleted() {
-    let host = Host::new().session_of("diary", "old", [Event::text("one"), Event::text("two")]);
+    let host = Host::new().other_session("diary", "old", [Event::text("one"), Event::text("two")]);
     let result: Value = host.call(write_diary, ()).unwrap();
     assert_eq!(result, json!(["two", ["today", "old"], true, "SESSION_IN_USE"]));
-    assert_eq!(host.events_of("diary", "today").unwrap()[0].text_content(), "Dear diary.");
-    assert!(host.events_of("diary", "old").is_none());
+    assert_eq!(host.session_events("diary", "today").unwrap()[0].text_content(), "Dear diary.");
+    assert!(host.session_events("diary", "old").is_none());
 }
 
 /// Remembers the session, another one and a note.
 #[tool]
 async fn remember(cx: ToolContext) -> Result<usize, Error> {
     cx.memory().add_session().await?;
-    cx.memory().add_session_of("old").await?;
+    cx.memory().add_session_by_id("old").await?;
     let note = Event::text("a note about bread");
     cx.memory().add_events([note.clone(), note]).await?;
     Ok(cx.memory().search("bread").await?.len())
@@ -121,7 +121,7 @@ async fn remember(cx: ToolContext) -> Result<usize, Error> {
 
 #[test]
 fn added_memory_is_found_once() {
-    let host = Host::new().user_says("I like bread").session_of("app", "old", [Event::text("bread and butter")]);
+    let host = Host::new().user_says("I like bread").other_session("app", "old", [Event::text("bread and butter")]);
     assert_eq!(host.call::<usize>(remember, ()), Ok(3));
     assert_eq!(host.memory().len(), 3);
 }
@@ -192,10 +192,10 @@ fn admin() -> ToolsetExport {
 #[test]
 fn a_toolset_computes_its_tools() {
     let host = Host::new();
-    assert_eq!(host.tools_of(admin), Ok(Vec::new()));
+    assert_eq!(host.toolset_tools(admin), Ok(Vec::new()));
     let refused = host.call_in(admin, "ban", json!({"user": "eve"})).unwrap_err();
     assert_eq!(refused.to_string(), "toolset `admin` has no tool `ban` now");
     let host = host.state("admin", true);
-    assert_eq!(host.tools_of(admin), Ok(vec!["ban".into(), "look".into()]));
+    assert_eq!(host.toolset_tools(admin), Ok(vec!["ban".into(), "look".into()]));
     assert_eq!(host.call_in(admin, "ban", json!({"user": "eve"})), Ok(json!("eve")));
 }

@@ -29,7 +29,7 @@ async fn whoami(cx: &ToolContext) -> Result<Value, ToolError> {
 fn a_tool_takes_json_and_returns_its_result() {
     let host = Host::new();
     let rolled: u32 = host.call(roll_die, json!({ "sides": 20 })).unwrap();
-    assert_eq!((rolled, host.state_of("last_roll")), (20, Some(20)));
+    assert_eq!((rolled, host.state_value("last_roll")), (20, Some(20)));
 }
 
 /// Returns its own key, and the key of a call which it makes.
@@ -67,9 +67,9 @@ fn invalid_arguments_have_the_error_that_a_model_gets() {
 fn state_of_a_tool_is_stored_unless_it_ends_the_run() {
     let host = Host::new();
     assert_eq!(host.call::<u32>(roll_die, Roll { sides: 0 }), Err(ToolError::recoverable("a die has sides")));
-    assert_eq!(host.state_of("last_roll"), Some(0));
+    assert_eq!(host.state_value("last_roll"), Some(0));
     assert!(matches!(host.call::<u32>(roll_die, Roll { sides: 666 }), Err(ToolError::Fatal(_))));
-    assert_eq!(host.state_of("last_roll"), Some(0));
+    assert_eq!(host.state_value("last_roll"), Some(0));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_result_of_another_shape_fails_the_test() {
 #[test]
 #[should_panic(expected = "the state key `name` is `\"Ada\"`, which is not of the requested type")]
 fn a_state_key_of_another_shape_fails_the_test() {
-    let _ = Host::new().state("name", "Ada").state_of::<u32>("name");
+    let _ = Host::new().state("name", "Ada").state_value::<u32>("name");
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn hosts_of_other_threads_are_separate() {
             std::thread::spawn(move || {
                 let host = Host::new();
                 host.call::<u32>(roll_die, Roll { sides }).unwrap();
-                host.state_of::<u32>("last_roll")
+                host.state_value::<u32>("last_roll")
             })
         })
         .collect();
@@ -182,7 +182,7 @@ async fn keeper(input: CodeInput, cx: Context) -> Result<CodeOutput, ToolError> 
 fn a_code_executor_runs_code() {
     let host = Host::new();
     assert_eq!(host.execute(keeper, CodeInput::new("1 + 1")).unwrap().stdout, "1 + 1");
-    assert_eq!(host.versions_of("code.txt"), [Part::text("1 + 1")]);
+    assert_eq!(host.artifact_versions("code.txt"), [Part::text("1 + 1")]);
 }
 
 #[summarizer]

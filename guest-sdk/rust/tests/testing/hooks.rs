@@ -102,7 +102,7 @@ async fn refuse(cx: CallbackContext) -> Result<Option<Content>, Error> {
 fn a_callback_that_fails_ends_the_run_and_changes_nothing() {
     let host = Host::new();
     assert_eq!(host.before_agent(refuse), Err(failure()));
-    assert_eq!(host.state_of::<bool>("tried"), None);
+    assert_eq!(host.state_value::<bool>("tried"), None);
 }
 
 struct Courtesy;
@@ -150,7 +150,7 @@ fn a_plugins_hooks_are_called_by_their_names() {
     assert_eq!(plugin.on_event(Event::text("damn")).unwrap().unwrap().text_content(), "…");
     plugin.after_run().unwrap();
     plugin.after_run().unwrap();
-    assert_eq!(host.state_of("app:runs"), Some(2));
+    assert_eq!(host.state_value("app:runs"), Some(2));
     plugin.on_run_error(failure()).unwrap();
     assert_eq!(host.log_lines()[0].to_string(), "warn a run failed code=BROKEN");
     let Before::Revise(revised) = plugin.before_tool(call("ls")).unwrap() else { panic!("not revised") };

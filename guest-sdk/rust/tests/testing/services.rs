@@ -123,7 +123,7 @@ fn artifacts_have_versions_from_zero() {
         assert_eq!(artifacts.save("user:photo", Part::text("q")).await?, 0);
     });
     assert_eq!(events[0].actions.artifact_delta, [("report.txt".into(), 1), ("user:photo".into(), 0)]);
-    assert_eq!(host.versions_of("report.txt"), [Part::text("draft"), Part::text("final")]);
+    assert_eq!(host.artifact_versions("report.txt"), [Part::text("draft"), Part::text("final")]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_version_of_an_artifact_has_metadata() {
         assert!(first.custom_metadata.is_empty() && first.created_micros < newest.created_micros);
         assert_eq!((artifacts.version("chart", Some(2)).await?, artifacts.version("other", None).await?), (None, None));
     });
-    assert_eq!(host.metadata_of("chart")[1]["author"], "ada");
+    assert_eq!(host.artifact_metadata("chart")[1]["author"], "ada");
     let (code, message) = failure_in_host!(Host::new(), async |cx| async {
         cx.artifacts().save_with("chart", Part::text("x"), json!(["ada"])).await.map(|_| ())
     });

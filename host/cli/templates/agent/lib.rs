@@ -40,6 +40,6 @@ mod tests {
     fn words_are_counted_and_stored() {
         let host = Host::new();
         let words: usize = host.call(count_words, json!({ "text": "one two" })).unwrap();
-        assert_eq!((words, host.state_of("last_count")), (2, Some(2)));
+        assert_eq!((words, host.state_value("last_count")), (2, Some(2)));
     }
 }

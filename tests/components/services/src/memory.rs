@@ -20,7 +20,7 @@ pub async fn memory(note: Note, cx: ToolContext) -> Result<Value, Error> {
     let memory = cx.memory();
     match (note.what.as_str(), note.session) {
         ("add_session", None) => memory.add_session().await?,
-        ("add_session", Some(id)) => memory.add_session_of(&id).await?,
+        ("add_session", Some(id)) => memory.add_session_by_id(&id).await?,
         ("add_events", _) => {
             let event = Event { id: "note-1".into(), author: "office".into(), ..Event::text(note.text) };
             memory.add_events([event.clone(), event]).await?;

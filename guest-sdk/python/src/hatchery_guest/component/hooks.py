@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from componentize_py_types import Err
 from wit_world.imports import types as wit
 
-from ..content import Content
+from ..content import Content, Event, LlmResponse
 from ..context import CallbackContext
 from ..errors import Error
 from ..export import EXPORTS
@@ -23,61 +24,71 @@ class _Hooks:
     Values are compared as the contract has them: in Python ``1``, ``1.0`` and ``True`` are equal.
     """
 
-    async def _call(self, name: str, hook: str, *values: Any) -> Any:
-        """Calls the code of a hook."""
+    async def _call(self, name: str, hook: str, to_answer: Callable[[Any], Any], *values: Any) -> Any:
+        """Calls the code of a hook, and converts its result by ``to_answer``."""
         raise NotImplementedError
 
     async def before_agent(self, name: str) -> Any:
-        return _content(await self._call(name, "before_agent"))
+        return await self._call(name, "before_agent", _content)
 
     async def after_agent(self, name: str) -> Any:
-        return _content(await self._call(name, "after_agent"))
+        return await self._call(name, "after_agent", _content)
 
     async def on_agent_error(self, name: str, failure: wit.Error) -> Any:
-        return _content(await self._call(name, "on_agent_error", _error(failure)))
+        return await self._call(name, "on_agent_error", _content, _error(failure))
 
     async def before_model(self, name: str, request: wit.LlmRequest) -> Any:
         revised = convert.request_from_wit(request)
-        response = await self._call(name, "before_model", revised)
-        if response is not None:
-            return wit.ModelAction_Respond(convert.response_to_wit(response))
-        sent = convert.request_to_wit(revised)
-        if sent == convert.request_to_wit(convert.request_from_wit(request)):
-            return wit.ModelAction_Proceed()
-        return wit.ModelAction_Revise(sent)
+
+        def to_action(response: LlmResponse | None) -> Any:
+            if response is not None:
+                return wit.ModelAction_Respond(convert.response_to_wit(response))
+            sent = convert.request_to_wit(revised)
+            if sent == convert.request_to_wit(convert.request_from_wit(request)):
+                return wit.ModelAction_Proceed()
+            return wit.ModelAction_Revise(sent)
+
+        return await self._call(name, "before_model", to_action, revised)
 
     async def after_model(self, name: str, response: wit.LlmResponse) -> Any:
         revised = convert.response_from_wit(response)
-        replacement = await self._call(name, "after_model", revised)
-        received = convert.response_to_wit(revised if replacement is None else replacement)
-        if replacement is None and received == convert.response_to_wit(convert.response_from_wit(response)):
-            return None
-        return received
+
+        def to_answer(replacement: LlmResponse | None) -> Any:
+            received = convert.response_to_wit(revised if replacement is None else replacement)
+            if replacement is None and received == convert.response_to_wit(convert.response_from_wit(response)):
+                return None
+            return received
+
+        return await self._call(name, "after_model", to_answer, revised)
 
     async def on_model_error(self, name: str, request: wit.LlmRequest, failure: wit.Error) -> Any:
-        response = await self._call(name, "on_model_error", convert.request_from_wit(request), _error(failure))
-        return None if response is None else convert.response_to_wit(response)
+        return await self._call(name, "on_model_error", _response, convert.request_from_wit(request), _error(failure))
 
     async def before_tool(self, name: str, call: wit.ToolCall) -> Any:
         revised = convert.call_from_wit(call)
-        response = await self._call(name, "before_tool", revised)
-        if response is not None:
-            return wit.ToolAction_Respond(convert.to_json(dump(response)))
-        args = convert.to_json(revised.args)
-        unchanged = args == convert.to_json(json.loads(call.args))
-        return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(args)
+
+        def to_action(response: Any) -> Any:
+            if response is not None:
+                return wit.ToolAction_Respond(convert.to_json(dump(response)))
+            args = convert.to_json(revised.args)
+            unchanged = args == convert.to_json(json.loads(call.args))
+            return wit.ToolAction_Proceed() if unchanged else wit.ToolAction_Revise(args)
+
+        return await self._call(name, "before_tool", to_action, revised)
 
     async def after_tool(self, name: str, call: wit.ToolCall, response: str) -> Any:
         revised = json.loads(response)
-        replacement = await self._call(name, "after_tool", convert.call_from_wit(call), revised)
-        result = convert.to_json(revised if replacement is None else dump(replacement))
-        if replacement is None and result == convert.to_json(json.loads(response)):
-            return None
-        return result
+
+        def to_answer(replacement: Any) -> Any:
+            result = convert.to_json(revised if replacement is None else dump(replacement))
+            if replacement is None and result == convert.to_json(json.loads(response)):
+                return None
+            return result
+
+        return await self._call(name, "after_tool", to_answer, convert.call_from_wit(call), revised)
 
     async def on_tool_error(self, name: str, call: wit.ToolCall, failure: wit.Error) -> Any:
-        response = await self._call(name, "on_tool_error", convert.call_from_wit(call), _error(failure))
-        return None if response is None else convert.to_json(dump(response))
+        return await self._call(name, "on_tool_error", _json, convert.call_from_wit(call), _error(failure))
 
 
 class Callbacks(_Hooks):
@@ -86,10 +97,10 @@ class Callbacks(_Hooks):
     def describe(self) -> list[Any]:
         return [specs.callback(callback) for callback in EXPORTS.callbacks.values()]
 
-    async def _call(self, name: str, hook: str, *values: Any) -> Any:
+    async def _call(self, name: str, hook: str, to_answer: Callable[[Any], Any], *values: Any) -> Any:
         callback = find(EXPORTS.callbacks, "callback", name)
         try:
-            return await callback.call(CallbackContext(HOST), *values)
+            return to_answer(await callback.call(CallbackContext(HOST), *values))
         except Exception as error:
             raise Err(to_wit_error(error)) from None
 
@@ -100,42 +111,48 @@ class Plugins(_Hooks):
     def describe(self) -> list[Any]:
         return [specs.plugin(plugin) for plugin in EXPORTS.plugins.values()]
 
-    async def _call(self, name: str, hook: str, *values: Any) -> Any:
+    async def _call(self, name: str, hook: str, to_answer: Callable[[Any], Any], *values: Any) -> Any:
         plugin = find(EXPORTS.plugins, "plugin", name)
         try:
-            return await plugin.call(hook, CallbackContext(HOST), *values)
+            return to_answer(await plugin.call(hook, CallbackContext(HOST), *values))
         except Exception as error:
             raise Err(to_wit_error(error)) from None
 
     async def on_user_message(self, name: str, message: wit.Content) -> Any:
         revised = convert.content_from_wit(message)
-        replacement = await self._call(name, "on_user_message", revised)
-        if isinstance(replacement, str):
-            replacement = Content.user(replacement)
-        content = convert.content_to_wit(revised if replacement is None else replacement)
-        if replacement is None and content == convert.content_to_wit(convert.content_from_wit(message)):
-            return None
-        return content
+
+        def to_answer(replacement: Content | str | None) -> Any:
+            if isinstance(replacement, str):
+                replacement = Content.user(replacement)
+            content = convert.content_to_wit(revised if replacement is None else replacement)
+            if replacement is None and content == convert.content_to_wit(convert.content_from_wit(message)):
+                return None
+            return content
+
+        return await self._call(name, "on_user_message", to_answer, revised)
 
     async def before_run(self, name: str) -> Any:
-        return _content(await self._call(name, "before_run"))
+        return await self._call(name, "before_run", _content)
 
     async def on_event(self, name: str, event: wit.Event) -> Any:
         revised = convert.event_from_wit(event)
-        replacement = await self._call(name, "on_event", revised)
-        sent = convert.event_to_wit(revised if replacement is None else replacement)
-        if replacement is None and sent == convert.event_to_wit(convert.event_from_wit(event)):
-            return None
-        return sent
+
+        def to_answer(replacement: Event | None) -> Any:
+            sent = convert.event_to_wit(revised if replacement is None else replacement)
+            if replacement is None and sent == convert.event_to_wit(convert.event_from_wit(event)):
+                return None
+            return sent
+
+        return await self._call(name, "on_event", to_answer, revised)
 
     async def after_run(self, name: str) -> None:
-        await self._call(name, "after_run")
+        await self._call(name, "after_run", _ignore)
 
     async def on_run_error(self, name: str, failure: wit.Error) -> None:
-        await self._call(name, "on_run_error", _error(failure))
+        await self._call(name, "on_run_error", _ignore, _error(failure))
 
     async def close(self, name: str) -> None:
-        await self._call(name, "close")
+        await self._call(name, "close", _ignore)
 
 
 def _error(failure: wit.Error) -> Error:
@@ -145,4 +162,16 @@ def _error(failure: wit.Error) -> Error:
 def _content(output: Content | str | None) -> Any:
     if output is None:
         return None
-    return convert.content_to_wit(output if isinstance(output, Content) else Content.model(str(output)))
+    return convert.content_to_wit(Content.model(output) if isinstance(output, str) else output)
+
+
+def _response(response: LlmResponse | None) -> Any:
+    return None if response is None else convert.response_to_wit(response)
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else convert.to_json(dump(value))
+
+
+def _ignore(_: Any) -> None:
+    return None

@@ -107,14 +107,11 @@ def _examples(agent: LlmAgent) -> Any:
 
 
 def _planner(agent: LlmAgent) -> Any:
-    match agent.planner:
-        case None:
-            return wit.Planner_None_()
-        case Thinking():
-            return wit.Planner_Thinking(to_json(agent.planner.config()))
-        case "plan_re_act":
-            return wit.Planner_PlanReAct()
-    raise TypeError(f"agent `{agent.name}`: {agent.planner!r} is not a planner; use Thinking(…) or \"plan_re_act\"")
+    if agent.planner is None:
+        return wit.Planner_None_()
+    if isinstance(agent.planner, Thinking):
+        return wit.Planner_Thinking(to_json(agent.planner.config()))
+    return wit.Planner_PlanReAct()
 
 
 def _code_execution(agent: LlmAgent) -> Any:

@@ -23,7 +23,7 @@ pub(crate) async fn add_session(session: Option<String>) -> Result<(), types::Er
         Some(id) => {
             let session = world.sessions.get(&(world.info.app.clone(), id.clone()));
             let session = session.ok_or_else(|| {
-                Error::new("SESSION_NOT_FOUND", format!("Session not found: {id}; add it with `.session_of(…)`"))
+                Error::new("SESSION_NOT_FOUND", format!("Session not found: {id}; add it with `.other_session(…)`"))
             })?;
             session.events.clone()
         }

@@ -89,7 +89,7 @@ fn check_idle(world: &World, app: &str, id: &str) -> Result<(), Error> {
 }
 
 fn not_found(id: &str) -> Error {
-    let what = "add `.session_of(\"APP\", \"ID\", [Event::text(\"…\")])` to the test's host";
+    let what = "add `.other_session(\"APP\", \"ID\", [Event::text(\"…\")])` to the test's host";
     Error::new("SESSION_NOT_FOUND", format!("Session not found: {id}; {what}"))
 }
 

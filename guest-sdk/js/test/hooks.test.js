@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { callback, component, content, plugin } from "hatchery-guest";
+import { MockHost } from "hatchery-guest/testing";
+import { createExports } from "../src/exports.js";
+
+const REQUEST = { model: "", contents: [], systemInstructions: [], tools: [], modelTools: [], config: null };
+const CALL = { tool: "roll", args: "{}" };
+const ERROR = { code: "BROKEN", message: "it broke" };
+
+/** Calls a callback that returns a value, as a host does. */
+function call(hook, result, ...values) {
+  const returns = callback({ name: "returns", hook, run: () => result });
+  return createExports(component({ callbacks: [returns] }), new MockHost(), () => {}).guestCallbacks[hook]("returns", ...values);
+}
+
+test("a result that a hook does not have is an error that names the hook", async () => {
+  for (const [hook, result, values, message] of [
+    ["beforeAgent", 5, [], "`beforeAgent` returns a string, a content or nothing, not a number"],
+    ["afterAgent", { content: content("hi") }, [], "`afterAgent` returns a string, a content or nothing, not an object with `content`"],
+    ["beforeModel", "hi", [REQUEST], "`beforeModel` returns a response such as `{ content }` or nothing, not a string"],
+    ["onModelError", content("hi"), [REQUEST, ERROR],
+      "`onModelError` returns a response such as `{ content }` or nothing, not an object with `role`, `parts`"],
+    ["beforeTool", true, [CALL], "`beforeTool` returns an object or nothing, not a boolean"],
+    ["afterTool", [], [CALL, "{}"], "`afterTool` returns an object or nothing, not an array"],
+    ["onToolError", "hi", [CALL, ERROR], "`onToolError` returns an object or nothing, not a string"],
+  ]) {
+    await assert.rejects(() => call(hook, result, ...values), { code: "COMPONENT_FAILED", message }, hook);
+  }
+});
+
+test("a result that cannot be converted is an error of the component", async () => {
+  const message = "inlineData.data must be a Uint8Array";
+  const image = { role: "model", parts: [{ inlineData: { mimeType: "image/png", data: "abc" } }] };
+  await assert.rejects(() => call("beforeAgent", image), { code: "COMPONENT_FAILED", message });
+  const draws = plugin({ name: "draws", onUserMessage: () => image });
+  const { guestPlugins } = createExports(component({ plugins: [draws] }), new MockHost(), () => {});
+  const asked = { role: "user", parts: [] };
+  await assert.rejects(() => guestPlugins.onUserMessage("draws", asked), { code: "COMPONENT_FAILED", message });
+});
+
+test("results of hooks are converted", async () => {
+  assert.equal(await call("beforeAgent", undefined), null);
+  assert.equal(await call("beforeAgent", null), null);
+  assert.equal((await call("afterAgent", "hi")).parts[0].data.val, "hi");
+  assert.deepEqual((await call("beforeModel", { content: content("hi") }, REQUEST)).val.content.parts[0].data.val, "hi");
+  assert.deepEqual(await call("beforeTool", { sides: 6 }, CALL), { tag: "respond", val: '{"sides":6}' });
+  assert.equal(await call("afterTool", undefined, CALL, "5"), null);
+});
