@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBuilder, Retryable};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, RetryOptions, pluralize};
+use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, ModelErrorKind, RetryOptions, pluralize};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::retry::{self as categories, BASE_DELAY, ErrorCategory, MAX_DELAY, RetryStrategy};
@@ -124,6 +124,8 @@ fn jitter(max: Duration, options: &RetryOptions) -> Duration {
 /// Returns true if a request is sent again after this error, `elapsed` since the first attempt.
 fn is_retried(error: &ModelError, options: &RetryOptions, elapsed: Duration) -> bool {
     let can_succeed = match (&options.http_status_codes, error.status) {
+        // An account without credit, which no time restores.
+        (_, Some(429)) if error.kind == ModelErrorKind::Auth => false,
         (Some(codes), Some(status)) => codes.contains(&status),
         (_, _) => categories::is_retryable(error.kind.into()),
     };
@@ -144,8 +146,6 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::ModelErrorKind;
-
     use super::*;
 
     #[test]
