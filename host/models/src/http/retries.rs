@@ -59,14 +59,21 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         .await
         .map_err(|mut error| {
             let can_succeed = is_retried(&error, options, started.elapsed());
-            if let Some(max) = progress.exhausted_retries().filter(|_| can_succeed) {
-                let retries = pluralize(max, "retry", "retries");
-                error
-                    .message
-                    .push_str(&format!("; not sent again: the run has used its {retries} (`max_model_retries`)"));
+            if let Some(reason) = refusal(&error, progress).filter(|_| can_succeed) {
+                error.message.push_str(&format!("; not sent again: {reason}"));
             }
             error
         })
+}
+
+/// Returns why a request that may succeed later is not sent again. `None` if it has been sent as often as allowed.
+fn refusal(error: &ModelError, progress: &ModelCallProgress) -> Option<String> {
+    if let Some(wait) = error.retry_after.filter(|wait| *wait > MAX_DELAY) {
+        let (seconds, max) = (wait.as_secs_f64().ceil(), MAX_DELAY.as_secs());
+        return Some(format!("it can be sent after {seconds} s, and the host waits for at most {max} s"));
+    }
+    let retries = pluralize(progress.exhausted_retries()?, "retry", "retries");
+    Some(format!("the run has used its {retries} (`max_model_retries`)"))
 }
 
 /// The attempts of a call. The last one is kept until the next begins, because the delay between them is known late.
