@@ -24,12 +24,24 @@ pub enum LogFormat {
 /// The environment variable with the log filter.
 const VARIABLE: &str = "HATCHERY_LOG";
 
+/// Modules of the MCP library that log errors with the URL of a server, which may hold a key. The host reports these
+/// errors without it.
+const SILENT_MODULES: [&str; 5] = [
+    "rmcp::transport::auth",
+    "rmcp::transport::common::client_side_sse",
+    "rmcp::transport::common::reqwest",
+    "rmcp::transport::streamable_http_client",
+    "rmcp::transport::worker",
+];
+
 /// Installs the subscriber. `default` is the filter if `HATCHERY_LOG` is not set.
 pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
     let directives = std::env::var(VARIABLE).ok().filter(|directives| !directives.trim().is_empty());
     let directives = directives.as_deref().unwrap_or(default);
-    let filter =
-        EnvFilter::try_new(directives).with_context(|| format!("invalid log filter {VARIABLE}=`{directives}`"))?;
+    // Of two directives for a module the last one counts, so the user's own can switch its log on.
+    let silent: String = SILENT_MODULES.iter().map(|module| format!("{module}=off,")).collect();
+    let filter = EnvFilter::try_new(format!("{silent}{directives}"))
+        .with_context(|| format!("invalid log filter {VARIABLE}=`{directives}`"))?;
     let format_layer = tracing_subscriber::fmt::layer().with_writer(|| LogWriter);
     let log = tracing_subscriber::registry().with(AuditLayer::filtered());
     match format {

@@ -21,9 +21,9 @@ pub const SUCCESS: Style = AnsiColor::Green.on_default();
 /// Style of headings.
 pub const BOLD: Style = Style::new().bold();
 
-/// Returns true if log lines may have colours.
+/// Returns true if log lines may have colours. As for stdout, an empty `NO_COLOR` does not switch them off.
 pub fn stderr_has_colours() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// Returns stdout, with colours if it supports them. All output to stdout goes through this or [`plain_stdout`], so

@@ -122,7 +122,8 @@ impl ErraticServer {
         if self.mode == "odd-tools" {
             let mut invalid = tool("invalid_schema");
             invalid["inputSchema"] = json!({"type": "objet"});
-            tools.extend([tool("two words"), tool("adk_request_confirmation"), tool("echo"), invalid]);
+            tools.extend([tool("adk_request_confirmation"), tool("echo"), invalid, tool("drop\ntable")]);
+            tools.extend(["two words", "notes_add", "notes.add", "files/read", &"long".repeat(20)].map(tool));
         }
         answer(id, json!({ "tools": tools }));
     }
@@ -179,6 +180,12 @@ impl ErraticServer {
                 self.asking = Some(id.clone());
                 send(&json!({"jsonrpc": "2.0", "id": "ask-1", "method": args["method"], "params": args["params"]}));
             }
+            name if self.mode == "odd-tools" => answer(
+                id,
+                json!({"content": [
+                    {"type": "text", "text": name}, {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png"},
+                ]}),
+            ),
             other => send(&json!({
                 "jsonrpc": "2.0", "id": id, "error": {"code": -32602, "message": format!("unknown tool {other}")},
             })),

@@ -10,6 +10,7 @@ mod handler;
 mod input;
 mod listing;
 mod lists;
+mod names;
 mod oauth;
 mod progress;
 mod prompts;

@@ -14,12 +14,14 @@ use crate::service::ServiceInfo;
 /// Maximum number of characters of an error body in a message.
 const MAX_SHOWN_CHARS: usize = 500;
 
+/// OpenAI's code for an account that has no credit left. Waiting does not help.
+pub(crate) const INSUFFICIENT_QUOTA: &str = "insufficient_quota";
+/// The remedy for it.
+pub(crate) const QUOTA_REMEDY: &str = " (check the plan and the billing of the account)";
+
 /// Codes of errors in streams, in the order of precedence. All others are errors of the server.
 const KINDS_BY_CODE: [(&[&str], ModelErrorKind); 6] = [
-    (
-        &["rate_limit_exceeded", "rate_limit_error", "insufficient_quota", "RESOURCE_EXHAUSTED"],
-        ModelErrorKind::RateLimited,
-    ),
+    (&["rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"], ModelErrorKind::RateLimited),
     (&["not_found_error", "model_not_found", "NOT_FOUND"], ModelErrorKind::UnknownModel),
     (
         &["invalid_request_error", "invalid_prompt", "request_too_large", "billing_error", "INVALID_ARGUMENT"],
@@ -71,8 +73,9 @@ impl Origin {
             Some(first) => first.take(),
             None => body,
         });
+        let has_no_quota = details.as_ref().and_then(|body| body.get("error")).is_some_and(has_no_quota);
         let kind = match details.as_ref() {
-            Some(details) if is_invalid_key(details) => ModelErrorKind::Auth,
+            Some(details) if has_no_quota || is_invalid_key(details) => ModelErrorKind::Auth,
             _ => kind_of_status(status),
         };
         let reason = match details.as_ref().and_then(message_of) {
@@ -85,6 +88,7 @@ impl Origin {
             message.push_str(&self.shown(reason));
         }
         match kind {
+            ModelErrorKind::Auth if has_no_quota => message.push_str(QUOTA_REMEDY),
             ModelErrorKind::Auth => message.push_str(&match &self.credentials {
                 Some(credentials) => format!(" (check the access of {})", credentials.origin()),
                 None => format!(" (check the key in {})", self.service.key_variables()),
@@ -102,7 +106,9 @@ impl Origin {
         let status = error.get("code").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
         let word = |key| error.get(key).and_then(Value::as_str).unwrap_or_default();
         let words = [word("code"), word("type"), word("status")];
+        let has_no_quota = has_no_quota(error);
         let kind = match status {
+            _ if has_no_quota => ModelErrorKind::Auth,
             Some(status) if status >= 400 => kind_of_status(status),
             _ => KINDS_BY_CODE
                 .iter()
@@ -116,7 +122,8 @@ impl Origin {
                 None => error.to_string(),
             },
         };
-        let message = format!("{} reports: {}", self.provider_name(), self.shown(message));
+        let remedy = if has_no_quota { QUOTA_REMEDY } else { "" };
+        let message = format!("{} reports: {}{remedy}", self.provider_name(), self.shown(message));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 
@@ -138,6 +145,11 @@ fn is_invalid_key(body: &Value) -> bool {
     body.pointer("/error/details").and_then(Value::as_array).is_some_and(|details| {
         details.iter().any(|detail| detail.get("reason").is_some_and(|reason| reason == "API_KEY_INVALID"))
     })
+}
+
+/// Returns true for the error of an account that has no credit left.
+fn has_no_quota(error: &Value) -> bool {
+    ["code", "type"].iter().any(|key| error.get(key).is_some_and(|code| code == INSUFFICIENT_QUOTA))
 }
 
 fn message_of(body: &Value) -> Option<&str> {

@@ -20,9 +20,9 @@ pub const MAX_DELAY: Duration = Duration::from_secs(30);
 /// type of the error, and never from its words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorCategory {
-    /// The key is missing or rejected.
+    /// The key is missing or rejected, or its account has no credit left.
     Auth,
-    /// Too many requests, or an exhausted quota.
+    /// Too many requests.
     RateLimited,
     /// The provider cannot be reached, or the connection was lost.
     Network,

@@ -208,17 +208,8 @@ fn status(error: &RunError) -> StatusCode {
             StoreError::Full { .. } => StatusCode::INSUFFICIENT_STORAGE,
             StoreError::Backend { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         },
-        RunError::Model(error) => match error.kind {
-            ModelErrorKind::UnknownModel => StatusCode::INTERNAL_SERVER_ERROR,
-            ModelErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            ModelErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
-            ModelErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
-            ModelErrorKind::Auth
-            | ModelErrorKind::BadRequest
-            | ModelErrorKind::Server
-            | ModelErrorKind::Network
-            | ModelErrorKind::BadResponse => StatusCode::BAD_GATEWAY,
-        },
+        RunError::Model(error) => model_status(error.kind),
+        RunError::AlreadyReported { code, .. } => reported_status(code),
         RunError::NotFound { .. } => StatusCode::NOT_FOUND,
         RunError::BadInput(_) | RunError::Cycle { .. } => StatusCode::BAD_REQUEST,
         RunError::InvalidMessage(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -234,8 +225,41 @@ fn status(error: &RunError) -> StatusCode {
         | RunError::Extension { .. }
         | RunError::Agent { .. }
         | RunError::Internal(_)
-        | RunError::ReadOnly
-        | RunError::AlreadyReported { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        | RunError::ReadOnly => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+fn model_status(kind: ModelErrorKind) -> StatusCode {
+    match kind {
+        ModelErrorKind::UnknownModel => StatusCode::INTERNAL_SERVER_ERROR,
+        ModelErrorKind::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        ModelErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
+        ModelErrorKind::Cancelled => StatusCode::SERVICE_UNAVAILABLE,
+        ModelErrorKind::Auth
+        | ModelErrorKind::BadRequest
+        | ModelErrorKind::Server
+        | ModelErrorKind::Network
+        | ModelErrorKind::BadResponse => StatusCode::BAD_GATEWAY,
+    }
+}
+
+/// Returns the status of an error of which only the code is known, because an event or a stored run reports it.
+fn reported_status(code: &str) -> StatusCode {
+    if let Some(kind) = ModelErrorKind::from_code(code) {
+        return model_status(kind);
+    }
+    match code {
+        "BAD_INPUT" | "CYCLE" | "INVALID_NAME" => StatusCode::BAD_REQUEST,
+        "REFUSED" => StatusCode::FORBIDDEN,
+        "NOT_FOUND" | "SESSION_NOT_FOUND" => StatusCode::NOT_FOUND,
+        "EVENT_EXISTS" | "SESSION_EXISTS" | "TURN_TAKEN_OVER" => StatusCode::CONFLICT,
+        "INVALID_MESSAGE" => StatusCode::UNPROCESSABLE_ENTITY,
+        "QUOTA_EXCEEDED" => StatusCode::TOO_MANY_REQUESTS,
+        COMPONENT_BUSY | "PLUGIN_MISSING" | "READER_TOO_SLOW" | "STOPPED" | "STORE_BUSY" => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        "STORE_FULL" => StatusCode::INSUFFICIENT_STORAGE,
+        _ => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -326,6 +350,11 @@ mod tests {
             let text = error.to_string();
             let error = ApiError::from(error);
             assert_eq!((error.status.as_u16(), error.code.as_str()), (status, code), "{text}");
+            // The code of a quota does not say whether the request alone exceeds it.
+            if status != 413 {
+                let reported = RunError::AlreadyReported { code: error.code, message: text };
+                assert_eq!(ApiError::from(reported).status.as_u16(), status, "{code}");
+            }
         }
     }
 

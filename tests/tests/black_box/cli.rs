@@ -126,10 +126,16 @@ async fn run_lists_the_apps_if_the_name_is_unknown() -> Result<()> {
 
 /// Runs a chat with one message in a terminal of its own. Returns what the terminal received, or `None` if there is no
 /// program that makes terminals.
-async fn chat_in_terminal(folder: &Folder, app: &str, message: &str) -> Result<Option<String>> {
+async fn chat_in_terminal(
+    folder: &Folder,
+    app: &str,
+    message: &str,
+    environment: &[(&str, &str)],
+) -> Result<Option<String>> {
     let mut command = Command::new("script");
     command.args(["-qec", &format!("'{}' run . {app}", paths::hatchery()?.display()), "/dev/null"]);
     command.env("TERM", "xterm").env("XDG_CACHE_HOME", paths::cache_folder("cache")?).env_remove("HATCHERY_LOG");
+    command.env_remove("NO_COLOR").envs(environment.iter().copied());
     command.current_dir(folder.served()).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut chat = match command.spawn() {
         Ok(chat) => chat,
@@ -149,10 +155,26 @@ async fn the_progress_bar_is_gone_before_a_chat_begins_in_a_terminal() -> Result
     ensure!(hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?.success);
     // A bar that goes by itself is often gone in time.
     for _ in 0..6 {
-        let Some(output) = chat_in_terminal(&folder, "hello", "I am Ada").await? else { return Ok(()) };
+        let Some(output) = chat_in_terminal(&folder, "hello", "I am Ada", &[]).await? else { return Ok(()) };
         let (before, after) = output.split_once("Chat with hello.").with_context(|| output.clone())?;
         assert!(before.contains("loading ") && after.contains("Hello, Ada!"), "{output:?}");
         assert!(!after.contains("\u{1b}[2K"), "it clears no line: {output:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_no_color_keeps_the_colours_of_answers_and_of_log_lines() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("down/root_agent.yaml", "name: down\nmodel: scripted:answers.yaml\ninstruction: Talk.\n")?;
+    folder.write("answers.yaml", "turns: [{ error: { code: server, message: out of order } }]\n")?;
+    for (value, has_colours) in [("", true), ("1", false)] {
+        let environment = [("NO_COLOR", value), ("HATCHERY_LOG", "warn")];
+        let Some(output) = chat_in_terminal(&folder, "down", "Hello", &environment).await? else { return Ok(()) };
+        for text in ["run failed", "MODEL_SERVER_ERROR:"] {
+            let line = output.lines().find(|line| line.contains(text)).with_context(|| output.clone())?;
+            assert_eq!(line.contains("\u{1b}["), has_colours, "NO_COLOR={value:?}: {line:?}");
+        }
     }
     Ok(())
 }

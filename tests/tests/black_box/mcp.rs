@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use hatchery_tests::host::TIMEOUT;
+use hatchery_tests::host::{TIMEOUT, message};
 use hatchery_tests::{Folder, Host, event, paths};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -167,6 +167,23 @@ async fn an_agent_uses_the_tools_of_a_process_that_the_operator_configures() -> 
     let answer = event::text(events.last().context("an answer")?);
     assert_eq!(answer, "7 is prime.");
     ensure!(host.stop().await?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_log_does_not_show_the_url_of_a_server_which_may_hold_a_key() -> Result<()> {
+    for environment in [&[("HATCHERY_LOG", "info")][..], &[]] {
+        let folder = Folder::empty()?;
+        let servers = json!({"dice": {"url": "http://127.0.0.1:9/mcp?key=s3cret"}});
+        folder.write_operator_config(&json!({"mcp": {"servers": servers}}).to_string())?;
+        write_prime_agent(&folder)?;
+        let host = Host::serve_with_environment(&folder, environment).await?;
+        host.wait_for_log("no connection to an MCP server").await?;
+        host.create_session("prime", "s").await?;
+        host.post("/run", &message("prime", "s", "Which of 4 and 7 is prime?")).await?.error(500, "MCP_UNAVAILABLE")?;
+        host.wait_for_log("run failed").await?;
+        ensure!(!host.log().contains("s3cret"), "{}", host.log());
+    }
     Ok(())
 }
 

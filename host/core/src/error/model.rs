@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum ModelErrorKind {
     /// No provider serves this name.
     UnknownModel,
-    /// The API key is missing or rejected.
+    /// The API key is missing or rejected, or its account has no credit left.
     Auth,
     /// Too many requests.
     RateLimited,

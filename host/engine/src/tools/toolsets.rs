@@ -29,15 +29,23 @@ pub trait IntoToolset: Sized {
     /// Converts this into a shared toolset.
     fn into_toolset(self) -> Arc<dyn Toolset>;
 
-    /// Keeps only the tools of these names. Unknown names are ignored, because the toolset may have them later.
+    /// Keeps only the tools of these names, as models see them or as their server knows them. Unknown names are ignored,
+    /// because the toolset may have them later.
     fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> FilteredToolset {
         let names: HashSet<String> = names.into_iter().map(Into::into).collect();
-        self.filtered(move |tool| names.contains(&tool.name))
+        let inner = self.into_toolset();
+        let toolset = inner.name().to_owned();
+        let keep = move |tool: &dyn Tool| {
+            let qualified_name = tool.qualified_name();
+            let in_toolset = qualified_name.strip_prefix(toolset.as_str()).and_then(|name| name.strip_prefix('/'));
+            names.contains(&tool.declaration().name) || in_toolset.is_some_and(|name| names.contains(name))
+        };
+        FilteredToolset { inner, keep: Box::new(keep) }
     }
 
     /// Keeps only the tools for which `keep` returns true.
     fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> FilteredToolset {
-        FilteredToolset { inner: self.into_toolset(), keep: Box::new(keep) }
+        FilteredToolset { inner: self.into_toolset(), keep: Box::new(move |tool: &dyn Tool| keep(tool.declaration())) }
     }
 
     /// Adds a prefix to the names of the tools, as the model and callbacks see them.
@@ -122,10 +130,13 @@ impl Toolset for StaticToolset {
     }
 }
 
+/// Returns true for the tools to keep.
+type ToolFilter = Box<dyn Fn(&dyn Tool) -> bool + Send + Sync>;
+
 /// A toolset that omits tools of another. Created by [`IntoToolset::only`] and [`IntoToolset::filtered`].
 pub struct FilteredToolset {
     inner: Arc<dyn Toolset>,
-    keep: Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>,
+    keep: ToolFilter,
 }
 
 #[async_trait]
@@ -136,7 +147,7 @@ impl WrapperToolset for FilteredToolset {
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let mut tools = self.inner.tools(cx).await?;
-        tools.retain(|tool| (self.keep)(tool.declaration()));
+        tools.retain(|tool| (self.keep)(tool.as_ref()));
         Ok(tools)
     }
 }

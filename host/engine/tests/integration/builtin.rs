@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Agent, Blob, Content, EventWindow, Example, JsonMap, MemoryEntry, MemoryService, PartData, RunError, Services,
-    Session, SessionKey, StoreError, Tool,
+    Agent, Blob, Content, EventWindow, Example, JsonMap, MemoryEntry, MemoryService, Part, PartData, RunError,
+    Services, Session, SessionKey, StoreError, Tool,
 };
 use hatchery_engine::build::custom;
 use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
@@ -172,6 +172,22 @@ async fn artifacts_are_listed_and_loaded_on_request() {
     assert_eq!(shown[2].parts[1].as_text(), Some("a,b"), "text is shown as text");
     assert!(matches!(&shown[1].parts[1].data, PartData::InlineData(_)), "pictures as pictures");
     assert_eq!(shown[0].parts[1].as_text(), Some("(there is no such artifact)"));
+}
+
+#[tokio::test]
+async fn a_name_that_no_artifact_can_have_is_an_answer_for_the_model() {
+    let model = Arc::new(Scripted::sequence([
+        Reply::call("load_artifacts", json!({"artifact_names": ["../note.txt", "note.txt", "note.txt"]})),
+        Reply::text("ok"),
+    ]));
+    let app = Harness::new(with_tool(&model, builtin("load_artifacts").unwrap())).await;
+    let key = app.session().await.key;
+    app.runner.services().artifacts.save(&key, "note.txt", &Part::text("eggs")).await.unwrap();
+    app.run("look").await;
+    let requests = model.requests();
+    let shown = requests[1].contents.iter().filter_map(|content| content.parts.get(1)?.as_text());
+    let reason = "(invalid name `../note.txt`: the name of an artifact cannot have `..` between its slashes)";
+    assert_eq!(shown.collect::<Vec<_>>(), [reason, "eggs"], "each is shown once");
 }
 
 #[tokio::test]

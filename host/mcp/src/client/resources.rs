@@ -16,6 +16,7 @@ use super::McpError;
 use super::connection::Connection;
 use super::content;
 use super::lists::fetch_pages;
+use super::names::valid_name;
 use super::supervisor::Server;
 
 /// The name of the tool, as in ADK.
@@ -51,7 +52,7 @@ impl LoadResource {
             "required": ["resource_names"],
         });
         let declaration = FunctionDeclaration {
-            name: format!("{prefix}{LOAD_RESOURCE}"),
+            name: valid_name(&format!("{prefix}{LOAD_RESOURCE}")),
             description: format!("Loads resources of the MCP server {}.", server.name),
             parameters: Some(parameters),
             response: None,

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::connection::Connection;
 use super::content;
 use super::input::CallInput;
+use super::names::valid_name;
 use super::session_servers::ServerInUse;
 
 /// Maximum number of input requests of one call.
@@ -24,7 +25,7 @@ const MAX_ROUNDS: usize = 8;
 /// A tool of a server, as one toolset offers it.
 pub(super) struct McpTool {
     pub(super) server: ServerInUse,
-    /// The declaration for the model. Its name can have a prefix.
+    /// The declaration for the model. Its name can have a prefix, and no characters that models refuse.
     pub(super) declaration: Arc<FunctionDeclaration>,
     /// The name that the server knows.
     pub(super) name: String,
@@ -68,7 +69,7 @@ impl Tool for McpTool {
                 ToolError::Recoverable(format!("the MCP server `{}` {message}: {reason}", self.server.name))
             })?;
         }
-        content::respond(converted, &self.server.name, &self.name, cx).await
+        content::respond(converted, &self.server.name, &valid_name(&self.name), cx).await
     }
 }
 

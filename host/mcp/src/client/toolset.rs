@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::content::{FILES, artifact_prefix};
 use super::listing::{ListedTool, ToolListing};
+use super::names::model_names;
 use super::resources::{LOAD_RESOURCE, LoadResource};
 use super::servers::SharedServer;
 use super::session_servers::ServerInUse;
@@ -23,7 +24,7 @@ use crate::config::{Confirmation, ServerConfig};
 pub struct ToolsetOptions {
     /// The tools to include, by the names that the server knows. `None` includes all that the server's settings allow.
     pub tools: Option<BTreeSet<String>>,
-    /// Text before the names of tools, as models see them.
+    /// Text before the names of tools, as models see them. Characters that models do not accept become `_`.
     pub prefix: String,
     /// The tools whose calls a person must confirm, in addition to the tools of the server's settings.
     pub confirmation: Confirmation,
@@ -88,22 +89,25 @@ impl McpToolset {
     }
 
     fn create(&self, server: &ServerInUse, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
-        let is_included = |tool: &&ListedTool| {
+        let prefix = &self.options.prefix;
+        // All names, because a name must not depend on the selection.
+        let names: Vec<_> = listing.names().chain([LOAD_RESOURCE]).map(|name| format!("{prefix}{name}")).collect();
+        let is_included = |(tool, _): &(&ListedTool, String)| {
             let name = &tool.declaration.name;
             includes(&self.server.config.tools, name) && includes(&self.options.tools, name)
         };
-        let create = |tool: &ListedTool| Arc::new(self.tool(server, tool)) as Arc<dyn Tool>;
-        listing.tools.iter().filter(is_included).map(create).collect()
+        let create =
+            |(tool, model_name): (&ListedTool, String)| Arc::new(self.tool(server, tool, model_name)) as Arc<dyn Tool>;
+        listing.tools.iter().zip(model_names(&names)).filter(is_included).map(create).collect()
     }
 
-    fn tool(&self, server: &ServerInUse, tool: &ListedTool) -> McpTool {
+    fn tool(&self, server: &ServerInUse, tool: &ListedTool, model_name: String) -> McpTool {
         let name = tool.declaration.name.clone();
-        let declaration = match self.options.prefix.as_str() {
-            "" => tool.declaration.clone(),
-            prefix => {
-                let declaration = FunctionDeclaration::clone(&tool.declaration);
-                Arc::new(FunctionDeclaration { name: format!("{prefix}{name}"), ..declaration })
-            }
+        let declaration = if model_name == name {
+            tool.declaration.clone()
+        } else {
+            let declaration = FunctionDeclaration::clone(&tool.declaration);
+            Arc::new(FunctionDeclaration { name: model_name, ..declaration })
         };
         McpTool {
             server: server.clone(),

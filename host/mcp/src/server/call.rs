@@ -124,13 +124,13 @@ impl McpService {
         // A run cannot be made again, so only clients of earlier revisions can be asked in the middle of it.
         let input = client.is_interactive().then(|| client.clone() as Arc<dyn InputClient>);
         let (mut events, mut last_run) = (Vec::new(), 0);
-        for _ in 0..MAX_QUESTIONS {
+        for question in 0..=MAX_QUESTIONS {
             let run =
                 self.run(app.clone(), session.as_str(), message, StreamingMode::Off, input.clone(), context).await?;
             let asked = questions(&run);
             last_run = events.len();
             events.extend(run);
-            if asked.is_empty() || !client.supports(InputKind::Form) {
+            if asked.is_empty() || question == MAX_QUESTIONS || !client.supports(InputKind::Form) {
                 break;
             }
             message = match ask(&session, &asked, &client).await {
@@ -216,7 +216,7 @@ impl McpService {
     ) -> Result<CallToolResult, String> {
         let mut message = Content::user("call");
         let mut events = Vec::new();
-        for _ in 0..MAX_QUESTIONS {
+        for question in 0..=MAX_QUESTIONS {
             let input: Arc<dyn InputClient> = client.clone();
             // Only a run with streaming has the progress of its tool.
             let run = self.run(call.app.clone(), &key.id, message, StreamingMode::On, Some(input), context).await?;
@@ -226,6 +226,9 @@ impl McpService {
                 let mut result = call.result(&events)?;
                 result.content.extend(self.files_of(key, &events).await);
                 return Ok(result);
+            }
+            if question == MAX_QUESTIONS {
+                break;
             }
             message = confirmation::ask(&asked, client.as_ref()).await.map_err(|error| match error {
                 InputError::Unsupported(_) => {

@@ -3,6 +3,7 @@
 #![expect(deprecated, reason = "clients of revisions before 2026-07-28 ask for log messages")]
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hatchery_core::ClientScope;
 use hatchery_core::sync::MutexExt;
@@ -32,6 +33,8 @@ pub(super) struct Session {
     service: McpService,
     /// Ends the task that notifies the client of changes.
     closed: DropGuard,
+    /// True once that task runs.
+    is_notified: AtomicBool,
     subscriptions: Subscriptions,
     /// The lowest level of log messages for the client. `None` if it has not requested any.
     log_level: Mutex<Option<LoggingLevel>>,
@@ -42,7 +45,14 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
         let closed = CancellationToken::new().drop_guard();
-        Self { service, closed, subscriptions: Subscriptions::default(), log_level: Mutex::default(), _permit: permit }
+        Self {
+            service,
+            closed,
+            is_notified: AtomicBool::new(false),
+            subscriptions: Subscriptions::default(),
+            log_level: Mutex::default(),
+            _permit: permit,
+        }
     }
 }
 
@@ -253,6 +263,10 @@ impl ServerHandler for Session {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        // A client can send the notification again and again.
+        if self.is_notified.swap(true, Ordering::AcqRel) {
+            return;
+        }
         let mut changes = Changes::new(&self.service, self.subscriptions.clone());
         let closed = self.closed.token().clone();
         tokio::spawn(closed.run_until_cancelled_owned(async move {

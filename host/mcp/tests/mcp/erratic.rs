@@ -1,9 +1,11 @@
 //! Servers that hang, die, flood, lie or send too much. The agent or the operator reads why, and the next call works.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hatchery_core::Toolset;
-use hatchery_mcp::{ServerConfig, StdioServer, Transport};
+use hatchery_engine::toolsets::IntoToolset;
+use hatchery_mcp::{Confirmation, ServerConfig, StdioServer, Transport};
 use hatchery_models::scripted::Reply;
 use serde_json::json;
 
@@ -79,12 +81,46 @@ async fn a_result_that_does_not_match_the_servers_own_schema_is_not_passed_on() 
 }
 
 #[tokio::test]
-async fn tools_that_no_model_can_call_are_left_out() {
+async fn tools_that_nobody_could_use_are_left_out() {
     let names = CallingApp::tool_names(toolset(erratic(&["odd-tools"]))).await;
     assert_eq!(names.iter().filter(|name| *name == "echo").count(), 1);
-    for name in ["two words", "adk_request_confirmation", "invalid_schema"] {
+    for name in ["adk_request_confirmation", "invalid_schema", "drop\ntable", "drop_table"] {
         assert!(!names.iter().any(|listed| listed == name), "{name}");
     }
+}
+
+#[tokio::test]
+async fn models_see_valid_names_and_the_server_gets_its_own() {
+    let offered = CallingApp::tool_names(toolset(erratic(&["odd-tools"]))).await;
+    let is_valid = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    assert!(offered.iter().all(|name| name.len() <= 64 && name.chars().all(is_valid)), "{offered:?}");
+    assert_eq!(offered.iter().collect::<BTreeSet<_>>().len(), offered.len(), "{offered:?}");
+    let odd = &offered[offered.len() - 5..];
+    assert_eq!((&*odd[0], &*odd[1], &*odd[3]), ("two_words", "notes_add", "files_read"));
+    let calls: Vec<_> = odd.iter().map(|name| (name.as_str(), json!({}))).collect();
+    let app = CallingApp::new(toolset(erratic(&["odd-tools"])), &calls).await;
+    for name in ["two words", "notes_add", "notes.add", "files/read", &"long".repeat(20)] {
+        let response = app.response().await;
+        assert_eq!(response["text_output"][0]["text"], name);
+        let artifact = response["files"][0]["artifact"].as_str().unwrap();
+        assert_eq!(artifact.split('/').count(), 3, "{artifact}");
+    }
+}
+
+#[tokio::test]
+async fn settings_have_the_names_of_the_server() {
+    let confirmed = ["files/read".to_owned()].into();
+    let config = ServerConfig { confirmation: Confirmation::Tools(confirmed), ..erratic(&["odd-tools"]) };
+    let args = json!({"server": "erratic", "tool_filter": ["files/read", "two words"], "tool_name_prefix": "my."});
+    let (servers, selected) = configured(config, args);
+    let selected = selected.unwrap();
+    assert_eq!(CallingApp::tool_names(selected.clone()).await, ["my_two_words", "my_files_read"]);
+    for name in ["files/read", "my_files_read"] {
+        assert_eq!(CallingApp::tool_names(selected.clone().only([name]).into_toolset()).await, ["my_files_read"]);
+    }
+    let response = call(selected, "my_files_read", json!({})).await;
+    assert_eq!(error(&response), "This tool call requires confirmation, please approve or reject.");
+    servers.close().await;
 }
 
 #[tokio::test]

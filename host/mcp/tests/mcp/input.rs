@@ -2,6 +2,7 @@
 #![expect(deprecated, reason = "revision 2026-07-28 deprecates sampling and roots")]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::{
@@ -173,6 +174,26 @@ impl Tool for InputRequestingTool {
     }
 }
 
+/// Asks the person eight times, and accepts every answer.
+struct QuizTool(Arc<FunctionDeclaration>, AtomicUsize);
+
+#[async_trait::async_trait]
+impl Tool for QuizTool {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.0
+    }
+
+    async fn call(&self, _: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        let asked = self.1.fetch_add(1, Ordering::Relaxed);
+        if asked == 8 {
+            return Ok(json!("passed"));
+        }
+        let requested = cx.request_confirmation(format!("Question {asked}?"), None);
+        requested.map_err(|error| ToolError::Recoverable(error.to_string()))?;
+        Ok(json!({"status": "waiting"}))
+    }
+}
+
 fn host() -> Host {
     let host = Host::new(vec![]);
     let schema = json!({"type": "object", "properties": {"seat": {"type": "string"}}, "required": ["seat"]});
@@ -284,6 +305,22 @@ async fn an_agent_that_waits_for_a_person_continues_in_the_same_call() {
         let waiting = answer.structured_content.unwrap()["waiting_for"].clone();
         assert_eq!(waiting[0]["name"], "adk_request_confirmation");
     }
+}
+
+#[tokio::test]
+async fn all_eight_answers_of_a_person_are_used() {
+    let questions = (0..8).flat_map(|_| [Reply::call("pay", json!({})), Reply::from("Please confirm.")]);
+    let model = Arc::new(Scripted::sequence(questions.chain([Reply::from("It is paid.")])));
+    let pay = tool_with_confirmation("pay", |_, _| Ok(json!("paid")));
+    let host = Host::new(vec![llm_on("clerk", &model, |llm| llm.tools.push(pay))]);
+    let declaration = tool("quiz", |_, _| Ok(Value::Null)).declaration().clone();
+    host.add_tool("air/quiz", Arc::new(QuizTool(declaration, AtomicUsize::new(0))));
+    let person = Person::accepting(json!({}));
+    let [client, _] = clients(&host, &person).await;
+    let answer = call(&client, "run_clerk", json!({"message": "Pay!"})).await.unwrap();
+    assert_eq!((text(&answer), person.questions().len()), ("It is paid.", 8));
+    let passed = call(&client, "air_quiz", json!({})).await.unwrap();
+    assert_eq!((passed.is_error, text(&passed), person.questions().len()), (Some(false), "passed", 16));
 }
 
 #[tokio::test]

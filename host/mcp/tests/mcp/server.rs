@@ -377,6 +377,18 @@ async fn clients_are_notified_of_changed_tools() {
 }
 
 #[tokio::test]
+async fn a_client_that_repeats_the_end_of_its_handshake_is_notified_once() {
+    let host = Host::new(vec![]);
+    let client = host.client().await;
+    for _ in 0..5 {
+        client.notify_initialized().await.unwrap();
+    }
+    // The answer comes after the notifications were handled.
+    names(&client).await;
+    assert_eq!(host.catalog.generation.receiver_count(), 1);
+}
+
+#[tokio::test]
 async fn calls_beyond_the_maximum_of_runs_are_refused() {
     let host = Host::new(vec![counter()]);
     let client = connect(host.service(&["*"], &[]).with_max_runs(0)).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use backon::{BackoffBuilder, ExponentialBuilder, Retryable};
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, RetryOptions, pluralize};
+use hatchery_core::{ModelAttempt, ModelCallProgress, ModelError, ModelErrorKind, RetryOptions, pluralize};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
 use crate::retry::{self as categories, BASE_DELAY, ErrorCategory, MAX_DELAY, RetryStrategy};
@@ -59,14 +59,21 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         .await
         .map_err(|mut error| {
             let can_succeed = is_retried(&error, options, started.elapsed());
-            if let Some(max) = progress.exhausted_retries().filter(|_| can_succeed) {
-                let retries = pluralize(max, "retry", "retries");
-                error
-                    .message
-                    .push_str(&format!("; not sent again: the run has used its {retries} (`max_model_retries`)"));
+            if let Some(reason) = refusal(&error, progress).filter(|_| can_succeed) {
+                error.message.push_str(&format!("; not sent again: {reason}"));
             }
             error
         })
+}
+
+/// Returns why a request that may succeed later is not sent again. `None` if it has been sent as often as allowed.
+fn refusal(error: &ModelError, progress: &ModelCallProgress) -> Option<String> {
+    if let Some(wait) = error.retry_after.filter(|wait| *wait > MAX_DELAY) {
+        let (seconds, max) = (wait.as_secs_f64().ceil(), MAX_DELAY.as_secs());
+        return Some(format!("it can be sent after {seconds} s, and the host waits for at most {max} s"));
+    }
+    let retries = pluralize(progress.exhausted_retries()?, "retry", "retries");
+    Some(format!("the run has used its {retries} (`max_model_retries`)"))
 }
 
 /// The attempts of a call. The last one is kept until the next begins, because the delay between them is known late.
@@ -124,6 +131,8 @@ fn jitter(max: Duration, options: &RetryOptions) -> Duration {
 /// Returns true if a request is sent again after this error, `elapsed` since the first attempt.
 fn is_retried(error: &ModelError, options: &RetryOptions, elapsed: Duration) -> bool {
     let can_succeed = match (&options.http_status_codes, error.status) {
+        // An account without credit, which no time restores.
+        (_, Some(429)) if error.kind == ModelErrorKind::Auth => false,
         (Some(codes), Some(status)) => codes.contains(&status),
         (_, _) => categories::is_retryable(error.kind.into()),
     };
@@ -144,8 +153,6 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::ModelErrorKind;
-
     use super::*;
 
     #[test]

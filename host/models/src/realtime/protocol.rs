@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::AUDIO_RATE;
 use super::resampler::Resampler;
-use crate::failure::Origin;
+use crate::failure::{INSUFFICIENT_QUOTA, Origin, QUOTA_REMEDY};
 use crate::live_socket::LiveProtocol;
 use crate::responses::conversation_items;
 
@@ -137,12 +137,13 @@ impl RealtimeProtocol {
 
     fn failure(&self, Failure { r#type, code, message }: &Failure) -> ModelError {
         let kind = match (r#type.as_str(), code.as_deref()) {
-            (_, Some("invalid_api_key")) => ModelErrorKind::Auth,
-            (_, Some("rate_limit_exceeded" | "insufficient_quota")) => ModelErrorKind::RateLimited,
+            (_, Some("invalid_api_key" | INSUFFICIENT_QUOTA)) => ModelErrorKind::Auth,
+            (_, Some("rate_limit_exceeded")) => ModelErrorKind::RateLimited,
             ("invalid_request_error", _) => ModelErrorKind::BadRequest,
             _ => ModelErrorKind::Server,
         };
-        self.origin.error(kind, format!("{} reports: {message}", self.origin.provider_name()))
+        let remedy = if code.as_deref() == Some(INSUFFICIENT_QUOTA) { QUOTA_REMEDY } else { "" };
+        self.origin.error(kind, format!("{} reports: {message}{remedy}", self.origin.provider_name()))
     }
 
     /// Returns the frames of a chunk of audio or an image.

@@ -224,6 +224,9 @@ async fn a_retry_delay_of_more_than_thirty_seconds_is_returned_to_the_caller() {
         MockProvider::start([MockResponse::json("{}").status(429).header("retry-after", "31"), hello()]).await;
     let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.retry_after), (ModelErrorKind::RateLimited, Some(Duration::from_secs(31))));
+    let expected =
+        "Gemini answered HTTP 429: {}; not sent again: it can be sent after 31 s, and the host waits for at most 30 s";
+    assert_eq!(error.message, expected);
     assert_eq!(provider.requests().len(), 1);
 }
 

@@ -117,7 +117,6 @@ async fn a_malformed_completion_is_a_bad_response() {
 async fn an_error_with_status_200_is_an_error() {
     let cases = [
         (json!({ "message": "m", "code": 429 }), ModelErrorKind::RateLimited),
-        (json!({ "message": "m", "type": "insufficient_quota" }), ModelErrorKind::RateLimited),
         (json!({ "message": "m", "type": "invalid_request_error" }), ModelErrorKind::BadRequest),
         (json!({ "message": "m", "code": "invalid_api_key" }), ModelErrorKind::Auth),
         (json!({ "message": "m" }), ModelErrorKind::Server),
@@ -128,6 +127,28 @@ async fn an_error_with_status_200_is_an_error() {
         let error = generate(provider.openai().as_ref(), user_request("hi")).await.unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (kind, "OpenAI reports: m"));
     }
+}
+
+#[tokio::test]
+async fn an_account_without_credit_is_an_error_at_once() {
+    let error =
+        json!({ "message": "no quota", "type": "insufficient_quota", "param": null, "code": "insufficient_quota" });
+    let refusal = || MockResponse::json(json!({ "error": error })).status(429);
+    let provider = MockProvider::start([refusal(), refusal(), refusal()]).await;
+    let mut request = user_request("hi");
+    let codes = json!({ "retryOptions": { "initialDelay": 0.001, "httpStatusCodes": [429] } });
+    for (options, requests) in [(json!({}), 1), (codes, 2)] {
+        request.config.extra.insert("httpOptions".into(), options);
+        let error = generate(provider.openai().as_ref(), request.clone()).await.unwrap_err();
+        assert_eq!((error.kind, error.status), (ModelErrorKind::Auth, Some(429)));
+        let message = "OpenAI answered HTTP 429: no quota (check the plan and the billing of the account)";
+        assert_eq!(error.message, message);
+        assert_eq!(provider.requests().len(), requests);
+    }
+    let provider = MockProvider::start([MockResponse::json(json!({ "error": error }))]).await;
+    let error = generate(provider.openai().as_ref(), user_request("hi")).await.unwrap_err();
+    let message = "OpenAI reports: no quota (check the plan and the billing of the account)";
+    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Auth, message));
 }
 
 fn chunk(delta: Value, finish: Value) -> Value {

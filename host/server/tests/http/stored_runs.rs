@@ -7,7 +7,7 @@ use hatchery_core::{RunService, SessionKey, StoredRun};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use crate::support::{Host, chunks, post_bytes, problem, run_body, success, wait_for};
+use crate::support::{FolderServer, Host, chunks, post_bytes, problem, run_body, success, wait_for};
 
 const SESSION: &str = "/apps/waits/users/u/sessions/s";
 
@@ -56,6 +56,27 @@ async fn a_run_can_be_read_and_names_its_error() {
         "cancelRequested": false, "attempts": 1, "accepted": run["accepted"], "updated": run["updated"],
     });
     assert_eq!(run, expected);
+}
+
+#[tokio::test]
+async fn a_repeated_request_of_a_failed_run_has_the_status_of_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [("limited", "rate_limited", 429, "MODEL_RATE_LIMITED"), ("down", "503", 502, "MODEL_SERVER_ERROR")];
+    for (app, error, _, _) in cases {
+        let path = folder.path().join(app);
+        std::fs::create_dir(&path).unwrap();
+        let agent = format!("name: {app}\nmodel: scripted:{app}/answers.yaml\ninstruction: Greet.\n");
+        std::fs::write(path.join("root_agent.yaml"), agent).unwrap();
+        let script = format!("turns: [{{ error: {{ code: {error}, message: no }} }}]\n");
+        std::fs::write(path.join("answers.yaml"), script).unwrap();
+    }
+    let server = FolderServer::start(folder.path(), ServerConfig::default()).await;
+    for (app, _, status, code) in cases {
+        success(server.post(&format!("/apps/{app}/users/u/sessions/s"), &json!({})).await).await;
+        for _ in 0..2 {
+            problem(server.post("/run", &body_of(app, "r1")).await, status, code).await;
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,11 +1,12 @@
 //! `load_artifacts`: lets the model read artifacts of the session.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, PartData, RunError, Tool, ToolError,
-    pluralize,
+    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, PartData, RunError, StoreError, Tool,
+    ToolError, pluralize,
 };
 use serde_json::{Value, json};
 
@@ -50,9 +51,14 @@ impl Tool for LoadArtifacts {
             json!(names)
         ));
         for name in requested_names(request) {
-            let part = match cx.load_artifact(&name, None).await? {
-                Some(part) => as_model_input(part),
-                None => Part::text("(there is no such artifact)"),
+            let part = match cx.load_artifact(&name, None).await {
+                Ok(Some(part)) => as_model_input(part),
+                Ok(None) => Part::text("(there is no such artifact)"),
+                // The model can send any text as a name.
+                Err(error @ (StoreError::InvalidName { .. } | StoreError::InvalidRequest(_))) => {
+                    Part::text(format!("({error})"))
+                }
+                Err(error) => return Err(error.into()),
             };
             let parts = vec![Part::text(format!("Artifact {name} is:")), part];
             request.contents.push_back(Arc::new(Content::new("user", parts)));
@@ -65,15 +71,14 @@ impl Tool for LoadArtifacts {
     }
 }
 
-/// Returns the names in the responses of this tool, if they are in the last content.
+/// Returns the names in the responses of this tool, if they are in the last content, each once.
 fn requested_names(request: &LlmRequest) -> Vec<String> {
     let Some(last) = request.contents.last() else { return Vec::new() };
-    last.function_responses()
-        .filter(|response| response.name == "load_artifacts")
-        .filter_map(|response| response.response.get("artifact_names")?.as_array())
-        .flatten()
-        .filter_map(|name| name.as_str().map(Into::into))
-        .collect()
+    let responses = last.function_responses().filter(|response| response.name == "load_artifacts");
+    let lists = responses.filter_map(|response| response.response.get("artifact_names")?.as_array());
+    let mut seen = HashSet::new();
+    let names = lists.flatten().filter_map(Value::as_str).filter(|name| seen.insert(*name));
+    names.map(Into::into).collect()
 }
 
 /// Converts an artifact to a part that models accept.
