@@ -21,8 +21,8 @@ pub(crate) enum FileKind {
     Yaml,
 }
 
-/// Identifies a version of a file without reading it: size and modification time. The signature beside a component is
-/// included, because a different signature may change whether the component is admitted.
+/// Identifies a version of a file without reading it: its size, and the times at which it was modified and changed. The
+/// signature beside a component is included, because a different signature may change whether the component is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     file: FileMetadata,
@@ -33,6 +33,8 @@ pub(crate) struct FileVersion {
 struct FileMetadata {
     size: u64,
     modified: Option<SystemTime>,
+    /// Seconds and nanoseconds. Unlike `modified`, programs cannot set it, so a file of the same size and age is noticed.
+    changed: Option<(i64, i64)>,
 }
 
 impl FileVersion {
@@ -47,8 +49,20 @@ impl FileVersion {
 impl FileMetadata {
     fn at(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some(Self { size: metadata.len(), modified: metadata.modified().ok() })
+        Some(Self { size: metadata.len(), modified: metadata.modified().ok(), changed: change_time(&metadata) })
     }
+}
+
+#[cfg(unix)]
+fn change_time(metadata: &fs::Metadata) -> Option<(i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+
+    Some((metadata.ctime(), metadata.ctime_nsec()))
+}
+
+#[cfg(not(unix))]
+fn change_time(_: &fs::Metadata) -> Option<(i64, i64)> {
+    None
 }
 
 /// The result of a scan.
@@ -144,5 +158,29 @@ fn kind_of(name: &str) -> Option<FileKind> {
         "wasm" => Some(FileKind::Component),
         "yaml" | "yml" => Some(FileKind::Yaml),
         _ => None,
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_same_size_and_age_is_another_version() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("copied.wasm");
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+            FileVersion::read(&path)
+        };
+        let version = write("one");
+        // The time of a change may be as coarse as the clock of the kernel.
+        let begun = Instant::now();
+        while write("two") == version {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the change was not noticed");
+        }
     }
 }
