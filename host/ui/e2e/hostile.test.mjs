@@ -10,6 +10,7 @@ const TEXTS = [
   "[a link](javascript:alert(1)) [another](https://example.com/x) ![a picture](https://example.com/beacon.png)",
   "\u202Eright to left\u202C and \u001b[31mred\u001b[0m",
   "| a | b |\n|---|---|\n| <b>cell</b> | `code <i>` |\n\n- item\n\n```html\n<iframe src='https://example.com'></iframe>\n```",
+  `${">".repeat(3000)} deep`,
 ];
 
 function answers(texts) {
@@ -33,6 +34,7 @@ test("texts of components, models and files are shown as text", async () => {
       await page.getByText(SCRIPT).last().waitFor();
       await page.getByText("<iframe src='https://example.com'></iframe>").waitFor();
       await page.getByText("<b>cell</b>").waitFor();
+      await page.getByText(/^>{3000} deep$/).waitFor();
       await say(page, "call");
       await page.locator("details.tool > summary").click();
       const links = await page.locator("article a").evaluateAll((links) => links.map((link) => [link.protocol, link.rel]));
