@@ -11,6 +11,7 @@ const TEXTS = [
   "\u202Eright to left\u202C and \u001b[31mred\u001b[0m",
   "| a | b |\n|---|---|\n| <b>cell</b> | `code <i>` |\n\n- item\n\n```html\n<iframe src='https://example.com'></iframe>\n```",
   `${">".repeat(3000)} deep`,
+  "- [x] done\n- [ ] open\n\n[**bold** link](https://example.com/y) ![](https://example.com/z.png)",
 ];
 
 function answers(texts) {
@@ -38,10 +39,10 @@ test("texts of components, models and files are shown as text", async () => {
       await say(page, "call");
       await page.locator("details.tool > summary").click();
       const links = await page.locator("article a").evaluateAll((links) => links.map((link) => [link.protocol, link.rel]));
-      assert.deepEqual(links, [
-        ["https:", "noopener noreferrer"],
-        ["https:", "noopener noreferrer"],
-      ]);
+      assert.deepEqual(links, new Array(4).fill(["https:", "noopener noreferrer"]));
+      await page.getByRole("link", { name: "bold link", exact: true }).waitFor();
+      await page.getByRole("link", { name: "https://example.com/z.png" }).waitFor();
+      await page.getByText("☑ done").waitFor();
       assert.equal(await page.locator("main script, main img, main iframe").count(), 0);
       await assertAccessible(page, "hostile texts");
       await say(page, `text ${TEXTS.length}`);
