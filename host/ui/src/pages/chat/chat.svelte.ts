@@ -9,6 +9,7 @@ import { buildTurns, openConfirmations, titledState } from "../../model/conversa
 import { EventLog, localMessage } from "../../model/event-log";
 import { Latest } from "../../model/latest";
 import { newRunId } from "../../model/run-id";
+import { draftOf, drafts } from "./drafts.svelte";
 
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
@@ -115,10 +116,14 @@ class Chat {
     }
   }
 
-  /** Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets. */
-  async send(parts: Part[], streaming: boolean, shown = parts): Promise<void> {
+  /**
+   * Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets.
+   * Returns whether the host has accepted the message.
+   */
+  async send(parts: Part[], streaming: boolean, shown = parts): Promise<boolean> {
     const key = this.key;
-    if (!key || this.isRunning) return;
+    if (!key || this.isRunning) return false;
+    let isAccepted = false;
     const abort = new AbortController();
     const since = this.log.lastStored;
     this.#abort = abort;
@@ -129,7 +134,7 @@ class Chat {
     this.error = undefined;
     this.log = this.log.add(localMessage(shown, Date.now() / 1000));
     try {
-      const onAccepted = (runId: string) => (this.#runId = runId);
+      const onAccepted = (runId: string) => ([this.#runId, isAccepted] = [runId, true]);
       await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal, onAccepted });
     } catch (error) {
       if (!abort.signal.aborted && !this.isStopping) {
@@ -137,13 +142,14 @@ class Chat {
         this.error = { code, message: describeError(error) };
       }
     }
-    if (!this.isOpen(key)) return;
+    if (!this.isOpen(key)) return isAccepted;
     await this.#reconcile(key, since);
-    if (this.#abort !== abort) return;
+    if (this.#abort !== abort) return isAccepted;
     this.isRunning = false;
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
+    return isAccepted;
   }
 
   /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
@@ -159,7 +165,9 @@ class Chat {
       const fork = await forkSession(key, revision);
       await this.open(fork);
       this.revision += 1;
-      void this.send(parts, streaming);
+      void this.send(parts, streaming).then((isAccepted) => {
+        if (!isAccepted) drafts.restore(fork, draftOf(parts));
+      });
       return fork;
     } catch (error) {
       this.error = { code: error instanceof HostError ? error.code : "ERROR", message: describeError(error) };
