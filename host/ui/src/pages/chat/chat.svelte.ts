@@ -1,6 +1,7 @@
 // The open conversation: its events, and the run that answers the last message. It outlives its page, so that a run
 // continues while another page is open.
 
+import { hostEvents } from "../../app/host-events.svelte";
 import { retryWhenBack } from "../../app/retry";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
@@ -14,6 +15,8 @@ import { draftOf, drafts } from "./drafts.svelte";
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
 const MAX_PAUSE_MS = 2000;
+/** The session is read once for events that arrive together. */
+const BATCH_MS = 50;
 
 export interface RunError {
   code: string;
@@ -45,6 +48,16 @@ class Chat {
   /** The id of the run; undefined until the host has accepted its request. */
   #runId: string | undefined;
   #loads = new Latest();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    // Other pages, clients and the tray run the session, too.
+    hostEvents.listen((event) => {
+      if (event.kind !== "runEnded" || !this.isOpen(event)) return;
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#update(), BATCH_MS);
+    });
+  }
 
   turns = $derived(buildTurns(this.log.events));
   confirmations = $derived(openConfirmations(this.turns));
@@ -83,12 +96,20 @@ class Chat {
     }
   }
 
+  /** Adds what others have stored in the open session. An own run does that when it ends. */
+  #update(): void {
+    const key = this.key;
+    if (!key || this.isBusy || this.#liveSince !== undefined || this.loadError !== undefined) return;
+    void (this.isLoading ? this.#load(key) : this.#reconcile(key, this.log.lastStored));
+  }
+
   close(): void {
     this.#reset(undefined);
   }
 
   #reset(key: SessionKey | undefined): void {
     this.#abort?.abort();
+    clearTimeout(this.#timer);
     this.#loads.end();
     this.key = key;
     this.log = EventLog.of([]);
