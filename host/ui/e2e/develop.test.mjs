@@ -215,6 +215,20 @@ test("confirmations of all sessions are answered in the tray, and failures are l
       await tray.getByText("Nothing waits for you.").waitFor();
       await page.goto(`${host.url}/dev-ui/apps/payments/users/ada/sessions/${id}`);
       await page.getByText("It was rolled.").waitFor();
+      // The open conversation follows an answer that is given in the tray.
+      await say(page, "Roll again");
+      await bell.click();
+      await tray.getByRole("button", { name: "Agree" }).click();
+      await page.getByText("It was rolled.").nth(1).waitFor();
+      assert.equal(await page.getByText("waits for you", { exact: true }).count(), 0);
+      await say(page, "Roll once more");
+      await tray.getByText("ada with payments").waitFor();
+      await page.goto(`${host.url}/dev-ui/sessions?app=payments&user=ada`);
+      await bell.click();
+      await tray.getByText("ada with payments").waitFor();
+      await page.getByRole("button", { name: `Delete ${id}` }).click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await tray.getByText("Nothing waits for you.").waitFor();
       replaceFile(host.file("misbehaver.wasm"), "this is no component");
       await bell.click();
       await tray.getByRole("link", { name: "misbehaver.wasm" }).waitFor();

@@ -182,27 +182,41 @@ test("a session that could not be read while the host was away is shown when it 
   ));
 
 test("sessions are listed, searched, read and deleted", () =>
-  withPage(host, async (page) => {
-    const user = "ada b/c?";
-    await page.goto(`${host.url}/dev-ui/apps/dice/users/${encodeURIComponent(user)}`);
-    await say(page, "Roll a die with 12 sides");
-    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
-    await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
-    await page.getByText("1 session", { exact: true }).waitFor();
-    await assertAccessible(page, "sessions");
-    await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
-    await page.getByRole("button", { name: /roll_die\(/ }).click();
-    await page.locator('.detail .name').getByText('functionCall').waitFor({ state: 'attached' });
-    await assertAccessible(page, "session");
-    await page.getByRole("link", { name: "State" }).click();
-    await page.getByText("last_sides").waitFor();
-    await page.getByRole("link", { name: "Artifacts" }).click();
-    await page.getByText("No artifacts").waitFor();
-    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
-    await page.getByRole("button", { name: /^Delete/ }).click();
-    await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByText("No session yet").waitFor();
-  }));
+  withPage(
+    host,
+    async (page) => {
+      const user = "ada b/c?";
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/${encodeURIComponent(user)}`);
+      await say(page, "Roll a die with 12 sides");
+      await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await assertAccessible(page, "sessions");
+      await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
+      await page.getByRole("button", { name: /roll_die\(/ }).click();
+      await page.locator('.detail .name').getByText('functionCall').waitFor({ state: 'attached' });
+      await assertAccessible(page, "session");
+      await page.getByRole("link", { name: "State" }).click();
+      await page.getByText("last_sides").waitFor();
+      await page.getByRole("link", { name: "Artifacts" }).click();
+      await page.getByText("No artifacts").waitFor();
+      await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+      const address = /\/sessions\/[^/]+$/;
+      await page.route(address, (route) =>
+        route.request().method() === "DELETE" ? route.fulfill({ status: 500, json: { code: "STORE", detail: "The disk is full." } }) : route.continue(),
+      );
+      await page.getByRole("button", { name: /^Delete/ }).click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await page.getByRole("alert").getByText("The disk is full.").waitFor();
+      await page.getByRole("button", { name: /^Delete/ }).waitFor();
+      assert.equal(await page.getByRole("alert").count(), 1, "the error stays when the list is read again");
+      await page.unroute(address);
+      await page.getByRole("button", { name: /^Delete/ }).click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await page.getByText("No session yet").waitFor();
+    },
+    { allowed: [/500/] },
+  ));
 
 test("a session that is closed is added to the memory of its user, and its data stays", async () => {
   const files = { ...sampleFolder(), "hatchery.yaml": "apps:\n  dice: { memory: { add: on_close } }\n" };
