@@ -85,9 +85,27 @@ test("an eval set is run with progress, its result compares expected and actual,
     await page.getByRole("button", { name: "0/1 just now" }).waitFor();
     await page.getByRole("cell", { name: "failed" }).first().waitFor();
     await page.getByRole("button", { name: "Delete one_side" }).click();
+    await page.getByRole("button", { name: "Keep" }).click();
+    await page.getByRole("button", { name: "Delete one_side" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByRole("button", { name: "Delete the set" }).click();
     await page.getByRole("heading", { name: "3 cases" }).waitFor();
   }));
+
+test("the error of an evaluation stays when its set is read again", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/evals/dice`);
+      await page.getByRole("heading", { name: "3 cases" }).waitFor();
+      await page.route(/\/run$/, (route) => route.fulfill({ status: 500, json: { code: "STORE", detail: "The disk is full." } }));
+      const read = page.waitForResponse((response) => response.url().endsWith("/eval-results"));
+      await page.getByRole("button", { name: "Run all" }).click();
+      await (await read).finished();
+      await page.getByRole("alert").getByText("The disk is full.").waitFor();
+    },
+    { allowed: [/500/] },
+  ));
 
 test("a tool is called by a form, with its result, its state and its time by activity", () =>
   withPage(host, async (page) => {
@@ -230,7 +248,6 @@ test("confirmations of all sessions are answered in the tray, and failures are l
       await page.getByRole("button", { name: "Delete", exact: true }).click();
       await tray.getByText("Nothing waits for you.").waitFor();
       replaceFile(host.file("misbehaver.wasm"), "this is no component");
-      await bell.click();
       await tray.getByRole("link", { name: "misbehaver.wasm" }).waitFor();
       await tray.getByRole("button", { name: "Clear" }).click();
       await tray.getByRole("link", { name: "misbehaver.wasm" }).waitFor({ state: "hidden" });
