@@ -91,6 +91,25 @@ test("a component shows how often a missing grant was refused", () =>
     assert(usage.calls > 0 && usage.agentWallSeconds.max > 0, JSON.stringify(usage));
   }));
 
+test("the page of a component shows nothing of the component before", () =>
+  withPage(host, async (page) => {
+    let answer;
+    const asked = new Promise((resolve) => (answer = resolve));
+    await page.goto(`${host.url}/dev-ui/components/dice`);
+    await page.getByText("roll_die", { exact: true }).waitFor();
+    await page.route("**/components/greeter", async (route) => {
+      await asked;
+      await route.continue();
+    });
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox").fill("greeter component");
+    await page.getByRole("option", { name: "greeter component" }).click();
+    await page.getByRole("heading", { name: "greeter", level: 1 }).waitFor();
+    assert.equal(await page.getByText("roll_die", { exact: true }).count(), 0);
+    answer();
+    await page.getByRole("heading", { name: "Grants" }).waitFor();
+  }));
+
 test("runs are filtered by state and text, and the filters are part of the address", () =>
   withPage(host, async (page) => {
     const user = "filters";
