@@ -165,6 +165,12 @@ test("a YAML agent is built: the host's errors with their line, saving, and tryi
       assert(await page.getByRole("button", { name: "Save", exact: true }).isDisabled());
       await assertAccessible(page, "an error in a YAML agent");
       await editor.fill(`${good}tools: [{ name: dice/roll_die }]\n`);
+      // Changes that are not saved stay when another page is opened.
+      await page.getByRole("link", { name: "Components", exact: true }).click();
+      await page.getByRole("heading", { name: "Components" }).waitFor();
+      await page.goBack();
+      await page.getByText("1 file not saved").waitFor();
+      assert.equal(await editor.inputValue(), `${good}tools: [{ name: dice/roll_die }]\n`);
       await page.getByText("valid", { exact: true }).waitFor();
       await editor.press("Control+s");
       await page.getByText("1 file saved; the app is loaded again.").waitFor();
