@@ -166,3 +166,35 @@ test("a session of 10,000 events stays usable", async () => {
     await host.stop();
   }
 });
+
+test("a run of 2,000 calls with nested results stays usable", async () => {
+  const files = {
+    "hatchery.yaml": "server: { allow_import: true }\nquotas: { session_events: 20000 }\n",
+    "dice/dice.wasm": component("dice"),
+    "dice/answers.yaml": "turns:\n  - reply: hello\n",
+  };
+  const host = await Host.start(files, (folder) => ["--config", `${folder}/hatchery.yaml`]);
+  try {
+    const result = { rows: Array.from({ length: 10 }, () => ({ cells: Array.from({ length: 10 }, () => ({ deep: "value" })) })) };
+    const event = (author, part, index) => ({ author, invocationId: "e-1", timestamp: 1000 + index, content: { role: author === "user" ? "user" : "model", parts: [part] } });
+    const calls = Array.from({ length: 2000 }, (_, index) => [
+      event("dice", { functionCall: { id: `c-${index}`, name: "look", args: { index } } }, 2 * index + 1),
+      event("dice", { functionResponse: { id: `c-${index}`, name: "look", response: result } }, 2 * index + 2),
+    ]);
+    const { id } = await host.json("/apps/dice/users/me/sessions", { events: [event("user", { text: "Look" }, 0), ...calls.flat()] });
+    await withPage(host, async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/me/sessions/${id}`);
+      await page.getByText("Show earlier steps (1,900 more)").waitFor();
+      assert.equal(await page.locator("details.tool").count(), 100);
+      assert((await page.locator("main *").count()) < 5000, "closed calls are not drawn");
+      await page.locator("details.tool > summary").last().click();
+      assert.equal(await page.getByText("deep", { exact: true }).count(), 0, "closed levels are not drawn");
+      await page.locator("details.tool").last().locator(".name").getByText("rows", { exact: true }).click();
+      await page.getByText("cells", { exact: true }).waitFor({ state: "hidden" });
+      await page.getByText("Show earlier steps (1,900 more)").click();
+      await page.getByText("Show earlier steps (1,800 more)").waitFor();
+    });
+  } finally {
+    await host.stop();
+  }
+});

@@ -213,7 +213,8 @@ test("sessions are listed, searched, read and deleted", () =>
       await assertAccessible(page, "sessions");
       await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
       await page.getByRole("button", { name: /roll_die\(/ }).click();
-      await page.locator('.detail .name').getByText('functionCall').waitFor({ state: 'attached' });
+      await page.locator(".detail summary").getByText("functionCall").last().click();
+      await page.locator(".detail .name").getByText("functionCall", { exact: true }).waitFor();
       await assertAccessible(page, "session");
       await page.getByRole("link", { name: "State" }).click();
       await page.getByText("last_sides").waitFor();
