@@ -54,6 +54,21 @@ test("a component shows requested and missing grants, with the lines that grant 
     await assertAccessible(page, "component with missing grants");
   }));
 
+test("a text is copied without permission, and the focus stays", () =>
+  withPage(host, async (page) => {
+    await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await page.goto(`${host.url}/dev-ui/components/dice`);
+    const copy = page.getByRole("button", { name: "Copy hash" });
+    await copy.focus();
+    await page.keyboard.press("Enter");
+    const button = page.getByRole("button", { name: "Copied", exact: true });
+    await button.waitFor();
+    assert(await button.evaluate((element) => element === document.activeElement));
+    await page.evaluate(() => (document.execCommand = () => false));
+    await copy.click();
+    await page.getByRole("button", { name: "Not copied" }).waitFor();
+  }));
+
 test("a component shows the usage of its grants and limits by its calls", async () => {
   const files = { ...sampleFolder(), "hatchery.yaml": "components: { greeter: { grants: { state: { write: [\"user:*\"] } }, limits: { wall: 20s } } }\n" };
   const own = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
