@@ -92,7 +92,10 @@ test("an unknown app and session are errors with the message of the host", () =>
     async (page) => {
       await page.goto(`${host.url}/dev-ui/apps/dice/users/me/sessions/nobody`);
       await page.getByRole("alert").getByText(/Session not found/).waitFor();
+      await page.getByRole("link", { name: "Begin a new session" }).click();
+      await page.getByText("Rolls dice and knows prime numbers.").waitFor();
       await page.goto(`${host.url}/dev-ui/apps/nobody`);
+      await page.getByRole("heading", { name: "The host serves no app nobody" }).waitFor();
       await say(page, "Hello");
       await page.getByRole("alert").getByText(/App not found: nobody; available: `dice`/).waitFor();
       assert.equal(await page.getByRole("textbox", { name: "Message nobody" }).inputValue(), "Hello");
