@@ -405,6 +405,29 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
   }
 });
 
+test("long names and words fit a narrow window", () =>
+  withPage(
+    host,
+    async (page) => {
+      const name = "a_long_name_of_a_user_or_a_file_without_spaces_".repeat(3);
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/${name}`);
+      await page.locator("input[type=file]").setInputFiles({ name: `${name}.txt`, mimeType: "text/plain", buffer: Buffer.from("text") });
+      await page.getByText(`${name}.txt`).waitFor();
+      const assertFits = async (what) => {
+        const width = await page.evaluate(() => Math.max(...[...document.querySelectorAll("main :is(p, a, button, .badge, h2, h3)")].map((element) => element.getBoundingClientRect().right)));
+        assert(width <= 360, `${what} is ${width} pixels wide`);
+      };
+      await assertFits("a file of a new message");
+      await say(page, name);
+      await page.getByRole("link", { name: `${name}.txt` }).waitFor();
+      await assertFits("a message with a file");
+      await page.goto(`${host.url}/dev-ui/sessions?app=dice&user=${name}`);
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await assertFits("the sessions");
+    },
+    { viewport: { width: 360, height: 740 } },
+  ));
+
 test("an idle page sends no requests", () =>
   withPage(host, async (page) => {
     await page.clock.install();
