@@ -225,6 +225,9 @@ test("sessions are listed, searched, read and deleted", () =>
       await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
       await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
       await page.getByText("1 session", { exact: true }).waitFor();
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("nothing like this");
+      await page.getByRole("heading", { name: "No session matches" }).waitFor();
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
       await assertAccessible(page, "sessions");
       await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
       await page.getByRole("button", { name: /roll_die\(/ }).click();
