@@ -408,6 +408,34 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
   }
 });
 
+test("a new page begins at its top and has the focus, and a closed panel gives it back", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/sessions`);
+      const main = page.getByRole("main");
+      const isFocused = (locator) => locator.evaluate((element) => element === document.activeElement);
+      await page.getByRole("heading", { name: "Sessions" }).waitFor();
+      await page.getByRole("link", { name: "Components", exact: true }).click();
+      await page.getByRole("link", { name: "greeter", exact: true }).first().waitFor();
+      assert(await isFocused(main));
+      await main.evaluate((element) => element.scrollTo(0, 200));
+      await page.keyboard.press("g");
+      await page.keyboard.press("o");
+      await page.getByRole("heading", { name: "Settings", level: 1 }).waitFor();
+      assert(await isFocused(main));
+      assert.equal(await main.evaluate((element) => element.scrollTop), 0);
+      const bell = page.getByRole("button", { name: /^Waiting for you, and failures/ });
+      await bell.click();
+      const tray = page.getByRole("region", { name: "Waiting for you, and failures" });
+      assert(await isFocused(tray));
+      await page.keyboard.press("Escape");
+      await tray.waitFor({ state: "hidden" });
+      assert(await isFocused(bell));
+    },
+    { viewport: { width: 600, height: 400 } },
+  ));
+
 test("long names and words fit a narrow window", () =>
   withPage(
     host,
