@@ -156,7 +156,15 @@ test("a session of 10,000 events stays usable", async () => {
       assert((await page.locator("article").count()) <= 40, "only the newest turns are drawn");
       await say(page, "Hello");
       await page.getByText("hello", { exact: true }).waitFor();
-      await page.getByRole("button", { name: /Show earlier turns/ }).click();
+      const earlier = page.getByRole("button", { name: /Show earlier turns/ });
+      await earlier.scrollIntoViewIfNeeded();
+      const first = page.locator("article").getByText(/^text \d+$/).first();
+      const seen = page.getByText(await first.innerText(), { exact: true });
+      const before = (await seen.boundingBox()).y;
+      await earlier.click();
+      await page.waitForFunction(() => document.querySelectorAll("article").length > 40);
+      await page.waitForFunction(() => document.querySelector("[role=log]").scrollTop > 0);
+      assert(Math.abs((await seen.boundingBox()).y - before) < 60, "the turns in view stay there");
       await page.goto(`${host.url}/dev-ui/sessions/dice/users/me/sessions/${id}`);
       await page.getByText("10002 of 10002").waitFor();
       await page.getByRole("searchbox").fill("text 4321");
