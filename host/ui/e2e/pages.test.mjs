@@ -243,7 +243,15 @@ test("sessions are listed, searched, read and deleted", () =>
       await page.route(address, (route) =>
         route.request().method() === "DELETE" ? route.fulfill({ status: 500, json: { code: "STORE", detail: "The disk is full." } }) : route.continue(),
       );
-      await page.getByRole("button", { name: /^Delete/ }).click();
+      // The question takes the focus, and gives it back.
+      const bin = page.getByRole("button", { name: /^Delete ./ });
+      await bin.focus();
+      await page.keyboard.press("Enter");
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Keep");
+      await page.keyboard.press("Enter");
+      await bin.waitFor();
+      assert(await bin.evaluate((element) => element === document.activeElement));
+      await bin.click();
       await page.getByRole("button", { name: "Delete", exact: true }).click();
       await page.getByRole("alert").getByText("The disk is full.").waitFor();
       await page.getByRole("button", { name: /^Delete/ }).waitFor();
