@@ -118,7 +118,7 @@ test("a message that was not sent stays in its conversation, also if the host re
       await page.getByRole("link", { name: "New session" }).click();
       await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
       await page.goBack();
-      await page.getByText("Roll a die").last().waitFor();
+      await page.locator(".bubble").getByText("Roll a die").waitFor();
       await page.route("**/run_sse", (route) => route.fulfill({ status: 429, json: { code: "RATE_LIMITED", detail: "Too many requests." } }));
       await field.press("Enter");
       await page.getByRole("alert").getByText("Too many requests.").waitFor();
