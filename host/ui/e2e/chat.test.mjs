@@ -137,6 +137,7 @@ test("the end of a run does not move the focus", () =>
     await page.getByRole("textbox", { name: "Message slow" }).fill("Go");
     await page.keyboard.press("Enter");
     await page.getByText("Running…").waitFor();
+    await page.getByRole("status").getByText("The run has begun.").waitFor();
     const user = page.getByRole("textbox", { name: "User" });
     await user.focus();
     await page.getByRole("button", { name: "Stop the run" }).click();
@@ -144,6 +145,7 @@ test("the end of a run does not move the focus", () =>
     await page.getByText("The run was cancelled.").waitFor();
     await page.getByRole("button", { name: "Send" }).waitFor();
     assert(await user.evaluate((element) => element === document.activeElement));
+    await page.getByRole("status").getByText("The run has ended.").waitFor();
   }));
 
 test("a conversation needs only the keyboard", () =>
