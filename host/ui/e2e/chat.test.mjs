@@ -92,13 +92,61 @@ test("an unknown app and session are errors with the message of the host", () =>
     async (page) => {
       await page.goto(`${host.url}/dev-ui/apps/dice/users/me/sessions/nobody`);
       await page.getByRole("alert").getByText(/Session not found/).waitFor();
+      await page.getByRole("link", { name: "Begin a new session" }).click();
+      await page.getByText("Rolls dice and knows prime numbers.").waitFor();
       await page.goto(`${host.url}/dev-ui/apps/nobody`);
+      await page.getByRole("heading", { name: "The host serves no app nobody" }).waitFor();
       await say(page, "Hello");
       await page.getByRole("alert").getByText(/App not found: nobody; available: `dice`/).waitFor();
       assert.equal(await page.getByRole("textbox", { name: "Message nobody" }).inputValue(), "Hello");
     },
     { allowed: [/404/] },
   ));
+
+test("a message that was not sent stays in its conversation, also if the host refuses it", () =>
+  withPage(
+    host,
+    async (page) => {
+      const field = page.getByRole("textbox", { name: "Message dice" });
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/drafter`);
+      await say(page, "Roll a die");
+      await field.fill("not sent");
+      await page.getByRole("link", { name: "Runs", exact: true }).click();
+      await page.getByRole("heading", { name: "Runs" }).waitFor();
+      await page.goBack();
+      await page.waitForFunction(() => document.querySelector("textarea")?.value === "not sent");
+      await page.getByRole("link", { name: "New session" }).click();
+      await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
+      await page.goBack();
+      await page.locator(".bubble").getByText("Roll a die").waitFor();
+      await page.route("**/run_sse", (route) => route.fulfill({ status: 429, json: { code: "RATE_LIMITED", detail: "Too many requests." } }));
+      await field.press("Enter");
+      await page.getByRole("alert").getByText("Too many requests.").waitFor();
+      await page.waitForFunction(() => document.querySelector("textarea")?.value === "not sent");
+      await page.unroute("**/run_sse");
+      await field.press("Enter");
+      await page.locator(".bubble").getByText("not sent").waitFor();
+      await page.waitForFunction(() => document.querySelector("textarea")?.value === "");
+    },
+    { allowed: [/429/] },
+  ));
+
+test("the end of a run does not move the focus", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/slow`);
+    await page.getByRole("textbox", { name: "Message slow" }).fill("Go");
+    await page.keyboard.press("Enter");
+    await page.getByText("Running…").waitFor();
+    await page.getByRole("status").getByText("The run has begun.").waitFor();
+    const user = page.getByRole("textbox", { name: "User" });
+    await user.focus();
+    await page.getByRole("button", { name: "Stop the run" }).click();
+    await user.focus();
+    await page.getByText("The run was cancelled.").waitFor();
+    await page.getByRole("button", { name: "Send" }).waitFor();
+    assert(await user.evaluate((element) => element === document.activeElement));
+    await page.getByRole("status").getByText("The run has ended.").waitFor();
+  }));
 
 test("a conversation needs only the keyboard", () =>
   withPage(host, async (page) => {
@@ -109,7 +157,7 @@ test("a conversation needs only the keyboard", () =>
     await page.keyboard.press("Enter");
     await page.getByText(/^You rolled/).waitFor();
     await page.locator("details.tool > summary").last().waitFor();
-    // Moves the focus back to the last tool call. The end of the run may move the focus, so the number of steps varies.
+    // Moves the focus back to the last tool call.
     for (let presses = 0; presses < 60; presses += 1) {
       await page.keyboard.press("Shift+Tab");
       if (await page.evaluate(() => document.activeElement?.matches("details.tool > summary"))) break;

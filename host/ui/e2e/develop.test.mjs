@@ -85,9 +85,27 @@ test("an eval set is run with progress, its result compares expected and actual,
     await page.getByRole("button", { name: "0/1 just now" }).waitFor();
     await page.getByRole("cell", { name: "failed" }).first().waitFor();
     await page.getByRole("button", { name: "Delete one_side" }).click();
+    await page.getByRole("button", { name: "Keep" }).click();
+    await page.getByRole("button", { name: "Delete one_side" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByRole("button", { name: "Delete the set" }).click();
     await page.getByRole("heading", { name: "3 cases" }).waitFor();
   }));
+
+test("the error of an evaluation stays when its set is read again", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/evals/dice`);
+      await page.getByRole("heading", { name: "3 cases" }).waitFor();
+      await page.route(/\/run$/, (route) => route.fulfill({ status: 500, json: { code: "STORE", detail: "The disk is full." } }));
+      const read = page.waitForResponse((response) => response.url().endsWith("/eval-results"));
+      await page.getByRole("button", { name: "Run all" }).click();
+      await (await read).finished();
+      await page.getByRole("alert").getByText("The disk is full.").waitFor();
+    },
+    { allowed: [/500/] },
+  ));
 
 test("a tool is called by a form, with its result, its state and its time by activity", () =>
   withPage(host, async (page) => {
@@ -147,6 +165,12 @@ test("a YAML agent is built: the host's errors with their line, saving, and tryi
       assert(await page.getByRole("button", { name: "Save", exact: true }).isDisabled());
       await assertAccessible(page, "an error in a YAML agent");
       await editor.fill(`${good}tools: [{ name: dice/roll_die }]\n`);
+      // Changes that are not saved stay when another page is opened.
+      await page.getByRole("link", { name: "Components", exact: true }).click();
+      await page.getByRole("heading", { name: "Components" }).waitFor();
+      await page.goBack();
+      await page.getByText("1 file not saved").waitFor();
+      assert.equal(await editor.inputValue(), `${good}tools: [{ name: dice/roll_die }]\n`);
       await page.getByText("valid", { exact: true }).waitFor();
       await editor.press("Control+s");
       await page.getByText("1 file saved; the app is loaded again.").waitFor();
@@ -215,8 +239,21 @@ test("confirmations of all sessions are answered in the tray, and failures are l
       await tray.getByText("Nothing waits for you.").waitFor();
       await page.goto(`${host.url}/dev-ui/apps/payments/users/ada/sessions/${id}`);
       await page.getByText("It was rolled.").waitFor();
-      replaceFile(host.file("misbehaver.wasm"), "this is no component");
+      // The open conversation follows an answer that is given in the tray.
+      await say(page, "Roll again");
       await bell.click();
+      await tray.getByRole("button", { name: "Agree" }).click();
+      await page.getByText("It was rolled.").nth(1).waitFor();
+      assert.equal(await page.getByText("waits for you", { exact: true }).count(), 0);
+      await say(page, "Roll once more");
+      await tray.getByText("ada with payments").waitFor();
+      await page.goto(`${host.url}/dev-ui/sessions?app=payments&user=ada`);
+      await bell.click();
+      await tray.getByText("ada with payments").waitFor();
+      await page.getByRole("button", { name: `Delete ${id}` }).click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await tray.getByText("Nothing waits for you.").waitFor();
+      replaceFile(host.file("misbehaver.wasm"), "this is no component");
       await tray.getByRole("link", { name: "misbehaver.wasm" }).waitFor();
       await tray.getByRole("button", { name: "Clear" }).click();
       await tray.getByRole("link", { name: "misbehaver.wasm" }).waitFor({ state: "hidden" });

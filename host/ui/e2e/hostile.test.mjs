@@ -10,6 +10,8 @@ const TEXTS = [
   "[a link](javascript:alert(1)) [another](https://example.com/x) ![a picture](https://example.com/beacon.png)",
   "\u202Eright to left\u202C and \u001b[31mred\u001b[0m",
   "| a | b |\n|---|---|\n| <b>cell</b> | `code <i>` |\n\n- item\n\n```html\n<iframe src='https://example.com'></iframe>\n```",
+  `${">".repeat(3000)} deep`,
+  "- [x] done\n- [ ] open\n\n[**bold** link](https://example.com/y) ![](https://example.com/z.png)",
 ];
 
 function answers(texts) {
@@ -33,13 +35,14 @@ test("texts of components, models and files are shown as text", async () => {
       await page.getByText(SCRIPT).last().waitFor();
       await page.getByText("<iframe src='https://example.com'></iframe>").waitFor();
       await page.getByText("<b>cell</b>").waitFor();
+      await page.getByText(/^>{3000} deep$/).waitFor();
       await say(page, "call");
       await page.locator("details.tool > summary").click();
       const links = await page.locator("article a").evaluateAll((links) => links.map((link) => [link.protocol, link.rel]));
-      assert.deepEqual(links, [
-        ["https:", "noopener noreferrer"],
-        ["https:", "noopener noreferrer"],
-      ]);
+      assert.deepEqual(links, new Array(4).fill(["https:", "noopener noreferrer"]));
+      await page.getByRole("link", { name: "bold link", exact: true }).waitFor();
+      await page.getByRole("link", { name: "https://example.com/z.png" }).waitFor();
+      await page.getByText("☑ done").waitFor();
       assert.equal(await page.locator("main script, main img, main iframe").count(), 0);
       await assertAccessible(page, "hostile texts");
       await say(page, `text ${TEXTS.length}`);
@@ -153,11 +156,51 @@ test("a session of 10,000 events stays usable", async () => {
       assert((await page.locator("article").count()) <= 40, "only the newest turns are drawn");
       await say(page, "Hello");
       await page.getByText("hello", { exact: true }).waitFor();
-      await page.getByRole("button", { name: /Show earlier turns/ }).click();
+      const earlier = page.getByRole("button", { name: /Show earlier turns/ });
+      await earlier.scrollIntoViewIfNeeded();
+      const first = page.locator("article").getByText(/^text \d+$/).first();
+      const seen = page.getByText(await first.innerText(), { exact: true });
+      const before = (await seen.boundingBox()).y;
+      await earlier.click();
+      await page.waitForFunction(() => document.querySelectorAll("article").length > 40);
+      await page.waitForFunction(() => document.querySelector("[role=log]").scrollTop > 0);
+      assert(Math.abs((await seen.boundingBox()).y - before) < 60, "the turns in view stay there");
       await page.goto(`${host.url}/dev-ui/sessions/dice/users/me/sessions/${id}`);
       await page.getByText("10002 of 10002").waitFor();
       await page.getByRole("searchbox").fill("text 4321");
       await page.getByText("1 of 10002").waitFor();
+    });
+  } finally {
+    await host.stop();
+  }
+});
+
+test("a run of 2,000 calls with nested results stays usable", async () => {
+  const files = {
+    "hatchery.yaml": "server: { allow_import: true }\nquotas: { session_events: 20000 }\n",
+    "dice/dice.wasm": component("dice"),
+    "dice/answers.yaml": "turns:\n  - reply: hello\n",
+  };
+  const host = await Host.start(files, (folder) => ["--config", `${folder}/hatchery.yaml`]);
+  try {
+    const result = { rows: Array.from({ length: 10 }, () => ({ cells: Array.from({ length: 10 }, () => ({ deep: "value" })) })) };
+    const event = (author, part, index) => ({ author, invocationId: "e-1", timestamp: 1000 + index, content: { role: author === "user" ? "user" : "model", parts: [part] } });
+    const calls = Array.from({ length: 2000 }, (_, index) => [
+      event("dice", { functionCall: { id: `c-${index}`, name: "look", args: { index } } }, 2 * index + 1),
+      event("dice", { functionResponse: { id: `c-${index}`, name: "look", response: result } }, 2 * index + 2),
+    ]);
+    const { id } = await host.json("/apps/dice/users/me/sessions", { events: [event("user", { text: "Look" }, 0), ...calls.flat()] });
+    await withPage(host, async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/me/sessions/${id}`);
+      await page.getByText("Show earlier steps (1,900 more)").waitFor();
+      assert.equal(await page.locator("details.tool").count(), 100);
+      assert((await page.locator("main *").count()) < 5000, "closed calls are not drawn");
+      await page.locator("details.tool > summary").last().click();
+      assert.equal(await page.getByText("deep", { exact: true }).count(), 0, "closed levels are not drawn");
+      await page.locator("details.tool").last().locator(".name").getByText("rows", { exact: true }).click();
+      await page.getByText("cells", { exact: true }).waitFor({ state: "hidden" });
+      await page.getByText("Show earlier steps (1,900 more)").click();
+      await page.getByText("Show earlier steps (1,800 more)").waitFor();
     });
   } finally {
     await host.stop();

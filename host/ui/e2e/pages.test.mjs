@@ -54,6 +54,21 @@ test("a component shows requested and missing grants, with the lines that grant 
     await assertAccessible(page, "component with missing grants");
   }));
 
+test("a text is copied without permission, and the focus stays", () =>
+  withPage(host, async (page) => {
+    await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: undefined }));
+    await page.goto(`${host.url}/dev-ui/components/dice`);
+    const copy = page.getByRole("button", { name: "Copy hash" });
+    await copy.focus();
+    await page.keyboard.press("Enter");
+    const button = page.getByRole("button", { name: "Copied", exact: true });
+    await button.waitFor();
+    assert(await button.evaluate((element) => element === document.activeElement));
+    await page.evaluate(() => (document.execCommand = () => false));
+    await copy.click();
+    await page.getByRole("button", { name: "Not copied" }).waitFor();
+  }));
+
 test("a component shows the usage of its grants and limits by its calls", async () => {
   const files = { ...sampleFolder(), "hatchery.yaml": "components: { greeter: { grants: { state: { write: [\"user:*\"] } }, limits: { wall: 20s } } }\n" };
   const own = await Host.start(files, (folder) => ["--config", path.join(folder, "hatchery.yaml")]);
@@ -89,6 +104,25 @@ test("a component shows how often a missing grant was refused", () =>
     // A call whose run fails has used memory and time, too.
     const { usage } = await host.json("/components/greeter");
     assert(usage.calls > 0 && usage.agentWallSeconds.max > 0, JSON.stringify(usage));
+  }));
+
+test("the page of a component shows nothing of the component before", () =>
+  withPage(host, async (page) => {
+    let answer;
+    const asked = new Promise((resolve) => (answer = resolve));
+    await page.goto(`${host.url}/dev-ui/components/dice`);
+    await page.getByText("roll_die", { exact: true }).waitFor();
+    await page.route("**/components/greeter", async (route) => {
+      await asked;
+      await route.continue();
+    });
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox").fill("greeter component");
+    await page.getByRole("option", { name: "greeter component" }).click();
+    await page.getByRole("heading", { name: "greeter", level: 1 }).waitFor();
+    assert.equal(await page.getByText("roll_die", { exact: true }).count(), 0);
+    answer();
+    await page.getByRole("heading", { name: "Grants" }).waitFor();
   }));
 
 test("runs are filtered by state and text, and the filters are part of the address", () =>
@@ -182,27 +216,53 @@ test("a session that could not be read while the host was away is shown when it 
   ));
 
 test("sessions are listed, searched, read and deleted", () =>
-  withPage(host, async (page) => {
-    const user = "ada b/c?";
-    await page.goto(`${host.url}/dev-ui/apps/dice/users/${encodeURIComponent(user)}`);
-    await say(page, "Roll a die with 12 sides");
-    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
-    await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
-    await page.getByText("1 session", { exact: true }).waitFor();
-    await assertAccessible(page, "sessions");
-    await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
-    await page.getByRole("button", { name: /roll_die\(/ }).click();
-    await page.locator('.detail .name').getByText('functionCall').waitFor({ state: 'attached' });
-    await assertAccessible(page, "session");
-    await page.getByRole("link", { name: "State" }).click();
-    await page.getByText("last_sides").waitFor();
-    await page.getByRole("link", { name: "Artifacts" }).click();
-    await page.getByText("No artifacts").waitFor();
-    await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
-    await page.getByRole("button", { name: /^Delete/ }).click();
-    await page.getByRole("button", { name: "Delete", exact: true }).click();
-    await page.getByText("No session yet").waitFor();
-  }));
+  withPage(
+    host,
+    async (page) => {
+      const user = "ada b/c?";
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/${encodeURIComponent(user)}`);
+      await say(page, "Roll a die with 12 sides");
+      await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("nothing like this");
+      await page.getByRole("heading", { name: "No session matches" }).waitFor();
+      await page.getByRole("searchbox", { name: "Search sessions" }).fill("last_sides");
+      await assertAccessible(page, "sessions");
+      await page.getByRole("link", { name: "Roll a die with 12 sides" }).click();
+      await page.getByRole("button", { name: /roll_die\(/ }).click();
+      await page.locator(".detail summary").getByText("functionCall").last().click();
+      await page.locator(".detail .name").getByText("functionCall", { exact: true }).waitFor();
+      await assertAccessible(page, "session");
+      await page.getByRole("link", { name: "State" }).click();
+      await page.getByText("last_sides").waitFor();
+      await page.getByRole("link", { name: "Artifacts" }).click();
+      await page.getByText("No artifacts").waitFor();
+      await page.goto(`${host.url}/dev-ui/sessions?${new URLSearchParams({ app: "dice", user })}`);
+      const address = /\/sessions\/[^/]+$/;
+      await page.route(address, (route) =>
+        route.request().method() === "DELETE" ? route.fulfill({ status: 500, json: { code: "STORE", detail: "The disk is full." } }) : route.continue(),
+      );
+      // The question takes the focus, and gives it back.
+      const bin = page.getByRole("button", { name: /^Delete ./ });
+      await bin.focus();
+      await page.keyboard.press("Enter");
+      assert.equal(await page.evaluate(() => document.activeElement?.textContent), "Keep");
+      await page.keyboard.press("Enter");
+      await bin.waitFor();
+      assert(await bin.evaluate((element) => element === document.activeElement));
+      await bin.click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await page.getByRole("alert").getByText("The disk is full.").waitFor();
+      await page.getByRole("button", { name: /^Delete/ }).waitFor();
+      assert.equal(await page.getByRole("alert").count(), 1, "the error stays when the list is read again");
+      await page.unroute(address);
+      await page.getByRole("button", { name: /^Delete/ }).click();
+      await page.getByRole("button", { name: "Delete", exact: true }).click();
+      await page.getByText("No session yet").waitFor();
+    },
+    { allowed: [/500/] },
+  ));
 
 test("a session that is closed is added to the memory of its user, and its data stays", async () => {
   const files = { ...sampleFolder(), "hatchery.yaml": "apps:\n  dice: { memory: { add: on_close } }\n" };
@@ -355,6 +415,57 @@ test("every page fits a narrow and a wide window, in light and dark", async () =
     );
   }
 });
+
+test("a new page begins at its top and has the focus, and a closed panel gives it back", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/sessions`);
+      const main = page.getByRole("main");
+      const isFocused = (locator) => locator.evaluate((element) => element === document.activeElement);
+      await page.getByRole("heading", { name: "Sessions" }).waitFor();
+      await page.getByRole("link", { name: "Components", exact: true }).click();
+      await page.getByRole("link", { name: "greeter", exact: true }).first().waitFor();
+      assert(await isFocused(main));
+      await main.evaluate((element) => element.scrollTo(0, 200));
+      await page.keyboard.press("g");
+      await page.keyboard.press("o");
+      await page.getByRole("heading", { name: "Settings", level: 1 }).waitFor();
+      assert(await isFocused(main));
+      assert.equal(await main.evaluate((element) => element.scrollTop), 0);
+      const bell = page.getByRole("button", { name: /^Waiting for you, and failures/ });
+      await bell.click();
+      const tray = page.getByRole("region", { name: "Waiting for you, and failures" });
+      assert(await isFocused(tray));
+      await page.keyboard.press("Escape");
+      await tray.waitFor({ state: "hidden" });
+      assert(await isFocused(bell));
+    },
+    { viewport: { width: 600, height: 400 } },
+  ));
+
+test("long names and words fit a narrow window", () =>
+  withPage(
+    host,
+    async (page) => {
+      const name = "a_long_name_of_a_user_or_a_file_without_spaces_".repeat(3);
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/${name}`);
+      await page.locator("input[type=file]").setInputFiles({ name: `${name}.txt`, mimeType: "text/plain", buffer: Buffer.from("text") });
+      await page.getByText(`${name}.txt`).waitFor();
+      const assertFits = async (what) => {
+        const width = await page.evaluate(() => Math.max(...[...document.querySelectorAll("main :is(p, a, button, .badge, h2, h3)")].map((element) => element.getBoundingClientRect().right)));
+        assert(width <= 360, `${what} is ${width} pixels wide`);
+      };
+      await assertFits("a file of a new message");
+      await say(page, name);
+      await page.getByRole("link", { name: `${name}.txt` }).waitFor();
+      await assertFits("a message with a file");
+      await page.goto(`${host.url}/dev-ui/sessions?app=dice&user=${name}`);
+      await page.getByText("1 session", { exact: true }).waitFor();
+      await assertFits("the sessions");
+    },
+    { viewport: { width: 360, height: 740 } },
+  ));
 
 test("an idle page sends no requests", () =>
   withPage(host, async (page) => {

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Session } from "../src/api/types";
 import { changedTexts, indexOf, knownHashes, nameProblem, newApp, pathProblem, usableNames, yamlApps } from "../src/model/builder";
-import { buildEntries, findEntries, PLACES, showEntry } from "../src/model/palette";
+import { buildEntries, findEntries, PAGES, showEntry } from "../src/model/palette";
 import { formFields, readForm } from "../src/model/schema-form";
 
 const file = (path: string, name: string) => ({ path, name, state: "loaded" as const, since: 0 });
@@ -40,7 +40,7 @@ describe("the palette", () => {
   });
 
   it("has a key of its own for each place", () => {
-    expect(new Set(PLACES.map(([, key]) => key)).size).toBe(PLACES.length);
+    expect(new Set(PAGES.map(([, key]) => key)).size).toBe(PAGES.length);
   });
 });
 

@@ -16,13 +16,14 @@ const ended = { id: 1, time: 1, kind: "runEnded", app: "shop", user: "me", sessi
 const APP = "apps/shop/users/me/sessions";
 
 let isOffline = false;
+let isDeleted = false;
 let answers: unknown[] = [];
 
 /** Returns the response of the mock host to a request. */
 async function answer(url: URL, { body }: RequestInit): Promise<Response> {
   if (isOffline) throw new TypeError("connection refused");
   const path = url.pathname.slice(1);
-  if (path === APP) return Response.json([{ id: "s", lastUpdateTime: 1 }]);
+  if (path === APP) return Response.json(isDeleted ? [] : [{ id: "s", lastUpdateTime: 1 }]);
   if (path === `${APP}/s/runs`) return Response.json({ runs: [{ state: "waiting" }] });
   if (path === `${APP}/s`) return Response.json({ events: [asking] });
   answers.push(JSON.parse(String(body)));
@@ -50,7 +51,7 @@ beforeEach(() => {
   vi.stubGlobal("location", new URL("http://localhost/dev-ui/"));
   vi.stubGlobal("addEventListener", () => {});
   vi.stubGlobal("fetch", answer);
-  [isOffline, answers] = [false, []];
+  [isOffline, isDeleted, answers] = [false, false, []];
 });
 
 afterEach(() => {
@@ -86,6 +87,18 @@ describe("calls that wait", () => {
     [isOffline, catalog.error] = [false, undefined];
     await vi.advanceTimersByTimeAsync(5000);
     expect(tray.count).toBe(1);
+  });
+
+  it("are gone when their session is deleted", async () => {
+    const { tray, send, load } = await open();
+    load();
+    send(ended);
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(tray.count).toBe(1);
+    isDeleted = true;
+    tray.look({ app: "shop", user: "me", session: "s" });
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(tray.count).toBe(0);
   });
 
   it("stay when the host has not taken the answer", async () => {

@@ -90,11 +90,12 @@ class CatalogStore {
         this.error = undefined;
         return;
       }
+      // If this fails, the same changes are found again.
+      if (before?.generation !== catalog.generation) this.apps = await listApps();
       if (before) {
         const changes = findChanges(before, catalog, this.now).reverse();
         this.changes = [...changes, ...this.changes].slice(0, MAX_CHANGES);
       }
-      if (before?.generation !== catalog.generation) this.apps = await listApps();
       this.catalog = catalog;
       this.error = undefined;
     } catch (error) {

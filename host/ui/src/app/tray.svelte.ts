@@ -47,11 +47,16 @@ class Tray {
     return hostEvents.listen((event) => {
       if (event.kind !== "runEnded" || event.user.includes("-eval-")) return;
       const { app, user, session } = event;
-      const id = idOf(event);
-      this.#sessions.delete(id);
-      this.#sessions.set(id, { app, user, session });
-      this.#lookIn(BATCH_MS);
+      this.look({ app, user, session });
     });
+  }
+
+  /** Reads a session that has changed: it has run, was cut or was deleted. */
+  look(key: SessionKey): void {
+    const id = idOf(key);
+    this.#sessions.delete(id);
+    this.#sessions.set(id, key);
+    this.#lookIn(BATCH_MS);
   }
 
   #lookIn(milliseconds: number): void {
@@ -91,8 +96,7 @@ class Tray {
       this.error = describeError(error);
       // The call still waits if the host has not accepted the answer.
       this.waiting = [...this.waiting.filter((other) => !isAnswered(other)), { key, item }];
-      this.#sessions.set(idOf(key), key);
-      this.#lookIn(BATCH_MS);
+      this.look(key);
     }
   }
 

@@ -24,7 +24,7 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
   const placed = new Set<string>();
   const nodes: TreeNode[] = [];
   let bottom = 0;
-  const place = (agent: Agent, depth: number, parent?: TreeNode): TreeNode => {
+  const addNode = (agent: Agent, depth: number, parent?: TreeNode): TreeNode => {
     placed.add(agent.name);
     const [start, top] = [nodes.length, bottom];
     const node: TreeNode = { agent, depth, parent, x: depth * (NODE.width + NODE.gapX), y: 0 };
@@ -32,7 +32,7 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
     const children: TreeNode[] = [];
     for (const name of agent.subAgents) {
       const child = byName.get(name);
-      if (child && !placed.has(name)) children.push(place(child, depth + 1, node));
+      if (child && !placed.has(name)) children.push(addNode(child, depth + 1, node));
     }
     const [first, last] = [children[0], children.at(-1)];
     if (first && last) {
@@ -50,7 +50,7 @@ export function layOut(app: App): { nodes: TreeNode[]; width: number; height: nu
     return node;
   };
   const root = byName.get(app.rootAgentName) ?? app.agents[0];
-  if (root) place(root, 0);
+  if (root) addNode(root, 0);
   const depth = Math.max(0, ...nodes.map((node) => node.depth));
   return { nodes, width: (depth + 1) * (NODE.width + NODE.gapX) - NODE.gapX, height: Math.max(0, bottom - NODE.gapY) };
 }

@@ -70,8 +70,8 @@ function credential(form: CredentialForm, asked: JsonObject, { value, password =
     case "token":
       return http({ token: value });
     case "login": {
-      const place = isUrl(value) ? "authResponseUri" : "authCode";
-      return { oauth2: { ...asObject(asked.oauth2), redirectUri: form.redirectUri, [place]: value } };
+      const parameter = isUrl(value) ? "authResponseUri" : "authCode";
+      return { oauth2: { ...asObject(asked.oauth2), redirectUri: form.redirectUri, [parameter]: value } };
     }
     case "unknown":
       return {};

@@ -11,7 +11,7 @@ export interface Entry {
   route: Route;
 }
 
-export const PLACES: readonly [name: string, key: string, route: Route][] = [
+export const PAGES: readonly [name: string, key: string, route: Route][] = [
   ["Chat", "c", { page: "chat" }],
   ["Runs", "r", { page: "runs" }],
   ["Sessions", "s", { page: "sessions" }],
@@ -26,7 +26,7 @@ export const PLACES: readonly [name: string, key: string, route: Route][] = [
 export function buildEntries(catalog: Catalog | undefined, apps: readonly App[], sessions: readonly Session[]): Entry[] {
   const entry = (kind: string, title: string, route: Route): Entry => ({ key: JSON.stringify(route), title, kind, route });
   return [
-    ...PLACES.map(([name, , route]) => entry("page", name, route)),
+    ...PAGES.map(([name, , route]) => entry("page", name, route)),
     ...apps.map(({ name }) => entry("chat", name, { page: "chat", app: name })),
     ...apps.map(({ name }) => entry("agents", name, { page: "agents", app: name })),
     ...apps.map(({ name }) => entry("evals", name, { page: "evals", app: name })),

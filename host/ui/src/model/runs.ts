@@ -132,9 +132,9 @@ function covered(spans: Span[]): number {
 
 /** Returns the runs whose message, error or ids contain `text` and that are in `state`, if these are given. */
 export function filterRuns<R extends Run & { session: string }>(runs: readonly R[], { state, text }: { state?: RunState; text?: string }): R[] {
-  const wanted = text?.trim().toLowerCase() ?? "";
+  const query = text?.trim().toLowerCase() ?? "";
   return runs.filter((run) => {
-    const place = `${run.message}\n${run.error ?? ""}\n${run.session}\n${run.id}`;
-    return (state === undefined || run.state === state) && place.toLowerCase().includes(wanted);
+    const searched = `${run.message}\n${run.error ?? ""}\n${run.session}\n${run.id}`;
+    return (state === undefined || run.state === state) && searched.toLowerCase().includes(query);
   });
 }

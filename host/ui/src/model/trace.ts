@@ -278,7 +278,7 @@ export function readModelCall(nodes: readonly TraceNode[], node: TraceNode): Mod
   const before = earlier && parseRequest(earlier);
   if (!before) return { ...request, hasNewInstruction: false };
   // Contents have the same index in both requests, even if older ones are left out of the trace.
-  const contentAt = ({ contents, omitted }: typeof request, place: number) => JSON.stringify(contents[place - omitted]);
+  const contentAt = ({ contents, omitted }: typeof request, index: number) => JSON.stringify(contents[index - omitted]);
   const [end, endBefore] = [request, before].map(({ contents, omitted }) => omitted + contents.length) as [number, number];
   let shared = Math.max(request.omitted, before.omitted);
   while (shared < Math.min(end, endBefore) && contentAt(request, shared) === contentAt(before, shared)) shared += 1;

@@ -1,6 +1,7 @@
 // The open conversation: its events, and the run that answers the last message. It outlives its page, so that a run
 // continues while another page is open.
 
+import { hostEvents } from "../../app/host-events.svelte";
 import { retryWhenBack } from "../../app/retry";
 import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
@@ -9,10 +10,13 @@ import { buildTurns, openConfirmations, titledState } from "../../model/conversa
 import { EventLog, localMessage } from "../../model/event-log";
 import { Latest } from "../../model/latest";
 import { newRunId } from "../../model/run-id";
+import { draftOf, drafts } from "./drafts.svelte";
 
 /** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
 const MAX_ATTEMPTS = 30;
 const MAX_PAUSE_MS = 2000;
+/** The session is read once for events that arrive together. */
+const BATCH_MS = 50;
 
 export interface RunError {
   code: string;
@@ -44,6 +48,16 @@ class Chat {
   /** The id of the run; undefined until the host has accepted its request. */
   #runId: string | undefined;
   #loads = new Latest();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    // Other pages, clients and the tray run the session, too.
+    hostEvents.listen((event) => {
+      if (event.kind !== "runEnded" || !this.isOpen(event)) return;
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#update(), BATCH_MS);
+    });
+  }
 
   turns = $derived(buildTurns(this.log.events));
   confirmations = $derived(openConfirmations(this.turns));
@@ -82,12 +96,20 @@ class Chat {
     }
   }
 
+  /** Adds what others have stored in the open session. An own run does that when it ends. */
+  #update(): void {
+    const key = this.key;
+    if (!key || this.isBusy || this.#liveSince !== undefined || this.loadError !== undefined) return;
+    void (this.isLoading ? this.#load(key) : this.#reconcile(key, this.log.lastStored));
+  }
+
   close(): void {
     this.#reset(undefined);
   }
 
   #reset(key: SessionKey | undefined): void {
     this.#abort?.abort();
+    clearTimeout(this.#timer);
     this.#loads.end();
     this.key = key;
     this.log = EventLog.of([]);
@@ -115,10 +137,14 @@ class Chat {
     }
   }
 
-  /** Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets. */
-  async send(parts: Part[], streaming: boolean, shown = parts): Promise<void> {
+  /**
+   * Sends a message and shows the events until the run ends. `shown` is displayed instead of a message with secrets.
+   * Returns whether the host has accepted the message.
+   */
+  async send(parts: Part[], streaming: boolean, shown = parts): Promise<boolean> {
     const key = this.key;
-    if (!key || this.isRunning) return;
+    if (!key || this.isRunning) return false;
+    let isAccepted = false;
     const abort = new AbortController();
     const since = this.log.lastStored;
     this.#abort = abort;
@@ -129,7 +155,7 @@ class Chat {
     this.error = undefined;
     this.log = this.log.add(localMessage(shown, Date.now() / 1000));
     try {
-      const onAccepted = (runId: string) => (this.#runId = runId);
+      const onAccepted = (runId: string) => ([this.#runId, isAccepted] = [runId, true]);
       await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal, onAccepted });
     } catch (error) {
       if (!abort.signal.aborted && !this.isStopping) {
@@ -137,13 +163,14 @@ class Chat {
         this.error = { code, message: describeError(error) };
       }
     }
-    if (!this.isOpen(key)) return;
+    if (!this.isOpen(key)) return isAccepted;
     await this.#reconcile(key, since);
-    if (this.#abort !== abort) return;
+    if (this.#abort !== abort) return isAccepted;
     this.isRunning = false;
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
+    return isAccepted;
   }
 
   /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
@@ -159,7 +186,9 @@ class Chat {
       const fork = await forkSession(key, revision);
       await this.open(fork);
       this.revision += 1;
-      void this.send(parts, streaming);
+      void this.send(parts, streaming).then((isAccepted) => {
+        if (!isAccepted) drafts.restore(fork, draftOf(parts));
+      });
       return fork;
     } catch (error) {
       this.error = { code: error instanceof HostError ? error.code : "ERROR", message: describeError(error) };

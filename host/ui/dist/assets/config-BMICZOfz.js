@@ -1,0 +1,1 @@
+import{B as e}from"./PageHead-DluhoNGN.js";var t=()=>e(`config`);export{t};

@@ -1,1 +1,0 @@
-import{B as e}from"./PageHead-4STeB_i3.js";var t=()=>e(`config`);export{t};
