@@ -462,8 +462,8 @@ export interface Toolset {
 }
 
 /**
- * Creates a toolset: `tools` computes the tools of a run. It is called before each model call, where changes of the session throw an error
- * with the code `READ_ONLY`, and once more for each call of one of its tools.
+ * Creates a toolset: `tools` computes the tools before each model call, where changes of the session throw an error with the code
+ * `READ_ONLY`, and once more for each call of one of its tools.
  */
 export function toolset(definition: { name: string; tools(ctx: Context): Tool[] | Promise<Tool[]> }): Toolset;
 

@@ -66,7 +66,7 @@ toolUse.agent = (agent) => toolUse("AgentTool", { args: { agent: nameOf(agent) }
 /** Adds the examples of a provider to each request. */
 toolUse.examplesFrom = (provider) => toolUse("ExampleTool", { args: { examples: nameOf(provider) } });
 
-/** Creates a toolset: `tools` computes the tools of a run. */
+/** Creates a toolset: `tools` computes the tools before each model call. */
 export function toolset(definition) {
   const { name, tools } = checkKeys("toolset", checkName("toolset", definition), ["name", "tools"]);
   if (typeof tools !== "function") throw new TypeError(`toolset \`${name}\` needs a function \`tools\``);

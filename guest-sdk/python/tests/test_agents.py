@@ -21,6 +21,7 @@ class Definitions(unittest.TestCase):
     def test_an_option_that_is_not_possible_is_reported_when_the_agent_is_exported(self) -> None:
         cases: list[tuple[dict[str, Any], str]] = [
             ({"tools": "roll"}, "`tools` is a list of items and names, not a str"),
+            ({"tools": LlmAgent(name="y")}, "`tools` is a list of items and names, not a LlmAgent"),
             ({"sub_agents": [LlmAgent(name="y", planner="think")]}, "'think' is not a planner; use Thinking(…) or \"plan_re_act\""),
             ({"include_contents": "all"}, "`include_contents` is \"default\" or \"none\", not 'all'"),
             ({"output_schema": bytes}, "bytes has no JSON Schema; use str, int"),

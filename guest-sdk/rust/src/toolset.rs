@@ -1,4 +1,4 @@
-//! Toolsets of a component: [`ToolsetExport`], whose tools are computed for each run, and [`DynamicTool`].
+//! Toolsets of a component: [`ToolsetExport`], whose tools are computed before each model call, and [`DynamicTool`].
 
 use std::fmt;
 use std::future::Future;
@@ -15,7 +15,7 @@ use crate::export::{ExportList, find};
 use crate::model::FunctionDeclaration;
 use crate::tool::{LocalFuture, Tool};
 
-/// A toolset: code that computes the tools of a run.
+/// A toolset: code that computes the tools for a model call.
 ///
 /// ```
 /// # use hatchery_guest::prelude::*;

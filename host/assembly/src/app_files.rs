@@ -158,8 +158,12 @@ impl AppFiles {
         if all.len() > MAX_FILES {
             return Err(AppFilesError::TooLarge);
         }
-        // Agents of the apps below it may be its sub-agents.
-        for (path, text) in read_folder(&folder, true).unwrap_or_default() {
+        // Agents of the apps below it may be its sub-agents, unless these are too many to be copied.
+        let below = match read_folder(&folder, true) {
+            Err(AppFilesError::TooLarge) => Texts::new(),
+            below => below?,
+        };
+        for (path, text) in below {
             all.entry(path).or_insert(text);
         }
         let scratch = ScratchFolder::create(app)?;

@@ -28,11 +28,11 @@ pub(crate) struct ConfiguredApps<S> {
 pub(crate) struct LiveAppSettings {
     catalog: Arc<dyn CatalogSource>,
     current: Arc<ArcSwap<SettingsTable>>,
+    /// The configuration in force.
+    config: Arc<ArcSwap<Config>>,
 }
 
 struct SettingsTable {
-    /// The configuration that has the settings.
-    config: Config,
     /// Settings of apps that do not have specific settings.
     defaults: ResolvedConfig,
     apps: BTreeMap<String, ResolvedConfig>,
@@ -54,12 +54,19 @@ impl LiveAppSettings {
     /// Summarizers are looked up in `catalog`.
     pub(crate) fn new(config: &Config, catalog: Arc<dyn CatalogSource>) -> Self {
         let current = Arc::new(ArcSwap::from_pointee(SettingsTable::new(config, catalog.as_ref())));
-        Self { catalog, current }
+        Self { catalog, current, config: Arc::new(ArcSwap::from_pointee(config.clone())) }
     }
 
     /// Replaces the settings. Runs keep those that they have started with.
     pub(crate) fn replace(&self, config: &Config) {
         self.current.store(Arc::new(SettingsTable::new(config, self.catalog.as_ref())));
+        self.set_config(config);
+    }
+
+    /// Replaces the configuration and keeps the settings of apps: compactions remember that a summarizer is a
+    /// component's.
+    pub(crate) fn set_config(&self, config: &Config) {
+        self.config.store(Arc::new(config.clone()));
     }
 }
 
@@ -76,7 +83,7 @@ impl SettingsTable {
             let compaction = compaction(&format!("apps.{name}"), app).or_else(|| defaults.compaction.clone());
             (name.clone(), ResolvedConfig { config: app.with_defaults(app_defaults), compaction })
         });
-        Self { apps: apps.collect(), defaults, config: config.clone() }
+        Self { apps: apps.collect(), defaults }
     }
 }
 
@@ -113,7 +120,7 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
         // A component that is loading may have the summarizer.
         if self.loading().is_empty() {
             let items = self.settings.catalog.snapshot().resolver;
-            let named = models_of_config(&self.settings.current.load().config, items.as_ref());
+            let named = models_of_config(&self.settings.config.load(), items.as_ref());
             let unusable = unusable_models(named, self.models.as_ref());
             report.warnings.extend(unusable.iter().map(ToString::to_string));
         }

@@ -73,8 +73,8 @@ pub fn unusable_models(users: ModelUsers, models: &dyn ModelResolver) -> Vec<Unu
     failed.collect()
 }
 
-/// Returns the models that a configuration names, each with the keys: models that take over, and summarizers of
-/// compactions. A name of a summarizer in `items` is none.
+/// Returns the models that a configuration names, each with its keys: fallback models, and models that summarize for
+/// compaction. The name of a summarizer in `items` is not a model.
 pub fn models_of_config(config: &Config, items: &dyn ItemResolver) -> ModelUsers {
     let fallbacks = config.models.fallback.values().flatten().map(|name| (name, "models.fallback".to_owned()));
     let apps = config.apps.iter().map(|(name, app)| (format!("apps.{name}.compaction"), app));

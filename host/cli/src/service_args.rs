@@ -53,9 +53,12 @@ impl ServiceArgs {
         if !self.dir.is_dir() {
             bail!("{} is not a folder", self.dir.display());
         }
-        // A new one would have no data.
+        // A mistyped folder would be created, and have no data.
         if let Some(data) = self.data_dir.as_ref().filter(|data| !data.is_dir()) {
-            bail!("--data-dir {} is not a folder; name the data folder of the server", data.display());
+            bail!(
+                "--data-dir {} is not a folder; name the data folder of the server, or create it for an import",
+                data.display()
+            );
         }
         let config = self.config.source(&self.dir).load()?.require_host_access()?.config;
         Ok((config, StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir)))

@@ -1,7 +1,7 @@
 //! Suggestions for misspelt names: "did you mean …?".
 
-/// Maximum number of characters of a name that is compared. The cost grows with the square of the length, and files of
-/// others have the names.
+/// Maximum number of characters of a name that is compared. The cost grows with the square of the length, and names may
+/// be untrusted.
 const MAX_COMPARED: usize = 256;
 
 /// Returns the known name that is most like `name`, if it is so similar that a typing error is likely.

@@ -104,8 +104,8 @@ impl App {
         Self { settings, ..self }
     }
 
-    /// Closes the toolsets of its agents, and of those that they call as tools, and so their connections. To be called
-    /// by the owner of the app when no run of it is in progress and none will follow. A program that serves one app calls
+    /// Closes the toolsets of its agents and of the agents that they call as tools, which closes their connections. To be
+    /// called by the owner of the app when no run of it is in progress and none will follow. A program that serves one app calls
     /// it after [`Runner::close`](crate::Runner::close).
     pub async fn close(&self) {
         for toolset in self.toolsets() {

@@ -87,7 +87,7 @@ struct RunnerInner {
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
     turn_ends: Mutex<TurnEndTasks>,
-    /// What earlier searches by retention rules have found and left, until one reaches the end.
+    /// Expired sessions that earlier searches could not delete, until a search reaches the end.
     undeleted: Mutex<UndeletedSessions>,
     run_bus: Arc<RunBus>,
     /// The apps that the code of runs can run; empty until they are known.

@@ -14,21 +14,28 @@ use crate::service::ServiceInfo;
 /// Maximum number of characters of an error body in a message.
 const MAX_SHOWN_CHARS: usize = 500;
 
-/// OpenAI's code for an account that has no credit left. Waiting does not help.
+/// The HTTP status for an account that has no credit left.
+const PAYMENT_REQUIRED: u16 = 402;
+/// The codes for an account that has no credit left: OpenAI's and Anthropic's. Waiting does not help.
+const NO_QUOTA: [&str; 2] = [INSUFFICIENT_QUOTA, "billing_error"];
 pub(crate) const INSUFFICIENT_QUOTA: &str = "insufficient_quota";
-/// The remedy for it.
+/// The remedy for these errors, at the end of a message.
 pub(crate) const QUOTA_REMEDY: &str = " (check the plan and the billing of the account)";
 
 /// Codes of errors in streams, in the order of precedence. All others are errors of the server.
 const KINDS_BY_CODE: [(&[&str], ModelErrorKind); 6] = [
     (&["rate_limit_exceeded", "rate_limit_error", "RESOURCE_EXHAUSTED"], ModelErrorKind::RateLimited),
     (&["not_found_error", "model_not_found", "NOT_FOUND"], ModelErrorKind::UnknownModel),
+    (&["invalid_request_error", "invalid_prompt", "request_too_large", "INVALID_ARGUMENT"], ModelErrorKind::BadRequest),
     (
-        &["invalid_request_error", "invalid_prompt", "request_too_large", "billing_error", "INVALID_ARGUMENT"],
-        ModelErrorKind::BadRequest,
-    ),
-    (
-        &["authentication_error", "permission_error", "invalid_api_key", "UNAUTHENTICATED", "PERMISSION_DENIED"],
+        &[
+            "authentication_error",
+            "permission_error",
+            "billing_error",
+            "invalid_api_key",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+        ],
         ModelErrorKind::Auth,
     ),
     (&["timeout_error", "DEADLINE_EXCEEDED"], ModelErrorKind::Timeout),
@@ -73,7 +80,8 @@ impl Origin {
             Some(first) => first.take(),
             None => body,
         });
-        let has_no_quota = details.as_ref().and_then(|body| body.get("error")).is_some_and(has_no_quota);
+        let has_no_quota =
+            status == PAYMENT_REQUIRED || details.as_ref().and_then(|body| body.get("error")).is_some_and(has_no_quota);
         let kind = match details.as_ref() {
             Some(details) if has_no_quota || is_invalid_key(details) => ModelErrorKind::Auth,
             _ => kind_of_status(status),
@@ -149,7 +157,8 @@ fn is_invalid_key(body: &Value) -> bool {
 
 /// Returns true for the error of an account that has no credit left.
 fn has_no_quota(error: &Value) -> bool {
-    ["code", "type"].iter().any(|key| error.get(key).is_some_and(|code| code == INSUFFICIENT_QUOTA))
+    let is_code = |key| error.get(key).and_then(Value::as_str).is_some_and(|code| NO_QUOTA.contains(&code));
+    ["code", "type"].into_iter().any(is_code)
 }
 
 fn message_of(body: &Value) -> Option<&str> {

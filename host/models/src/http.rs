@@ -35,7 +35,8 @@ pub(crate) use retries::backoff;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time until the first byte of a response.
 const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(300);
-/// Maximum time between two chunks of a body. Models that think send nothing for minutes after a response has begun.
+/// Maximum time between two chunks of a body. Models that think may send nothing for minutes after a response has
+/// begun.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// Maximum size of a response that is not streamed.
 const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;

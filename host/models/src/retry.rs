@@ -132,7 +132,7 @@ pub fn normalized_message(error: &ModelError) -> String {
 /// Returns the kind of error for an HTTP status.
 pub(crate) fn kind_of_status(status: u16) -> ModelErrorKind {
     match status {
-        401 | 403 => ModelErrorKind::Auth,
+        401..=403 => ModelErrorKind::Auth,
         404 => ModelErrorKind::UnknownModel,
         408 | 504 => ModelErrorKind::Timeout,
         429 => ModelErrorKind::RateLimited,

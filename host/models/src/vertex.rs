@@ -78,7 +78,7 @@ impl VertexPath {
 
 fn regional_url(location: &str) -> String {
     match location {
-        // These have several regions.
+        // Multi-region locations.
         "eu" | "us" => format!("https://aiplatform.{location}.rep.googleapis.com"),
         region => format!("https://{region}-aiplatform.googleapis.com"),
     }

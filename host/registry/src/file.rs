@@ -57,7 +57,7 @@ pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError
 }
 
 /// Creates a hidden file beside another one, so that a host that watches the folder does not load it. Containers that share
-/// the folder may have processes of the same id, so an existing file belongs to somebody else.
+/// the folder may have processes with the same id, so an existing file may belong to another process.
 async fn create_temporary(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut number = 0_u32;
@@ -70,8 +70,8 @@ async fn create_temporary(path: &Path) -> io::Result<(PathBuf, fs::File)> {
     }
 }
 
-/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the system cannot
-/// lock folders.
+/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the folder cannot be
+/// locked.
 pub(crate) async fn lock(folder: &Path) -> Option<std::fs::File> {
     let folder = folder.to_owned();
     let lock = move || {

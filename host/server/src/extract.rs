@@ -53,7 +53,7 @@ fn in_terms_of_json(message: &str) -> String {
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let rest = match expected.strip_prefix("struct ") {
         Some(rest) => Some(rest.trim_start_matches(is_name)),
-        None => expected.strip_prefix("a map"),
+        None => expected.strip_prefix("a map").map(|rest| rest.trim_start_matches(is_name)),
     };
     match rest {
         Some(rest) => format!("{problem}, expected an object{rest}"),

@@ -227,8 +227,8 @@ mod tests {
     fn the_path_of_an_event_is_highlighted() {
         let app = app();
         let way = ["\"root\"", "\"team\"", "\"planner\"", "\"root\" -> \"team\"", "\"team\" -> \"planner\""];
-        let spoke = highlighted(&app, &event("planner", Some(PartData::Text("Hi".into())), None));
-        assert_eq!(sorted(spoke), sorted(way));
+        let replied = highlighted(&app, &event("planner", Some(PartData::Text("Hi".into())), None));
+        assert_eq!(sorted(replied), sorted(way));
         let call = FunctionCall { name: "book".into(), ..FunctionCall::default() };
         let called = highlighted(&app, &event("planner", Some(PartData::FunctionCall(call)), None));
         assert_eq!(sorted(called), sorted(way.into_iter().chain(["\"book\"", "\"planner\" -> \"book\""])));

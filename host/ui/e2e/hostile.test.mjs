@@ -198,7 +198,9 @@ test("a run of 2,000 calls with nested results stays usable", async () => {
       await page.locator("details.tool > summary").last().click();
       assert.equal(await page.getByText("deep", { exact: true }).count(), 0, "closed levels are not drawn");
       await page.locator("details.tool").last().locator(".name").getByText("rows", { exact: true }).click();
-      await page.getByText("cells", { exact: true }).waitFor({ state: "hidden" });
+      const names = page.locator("details.tool").last().locator(".name");
+      await names.getByText("9", { exact: true }).waitFor();
+      assert.equal(await names.getByText("cells", { exact: true }).count(), 0, "closed levels are not drawn");
       await page.getByText("Show earlier steps (1,900 more)").click();
       await page.getByText("Show earlier steps (1,800 more)").waitFor();
     });

@@ -12,4 +12,9 @@ describe("the results of an eval set", () => {
   it("are found where the id has _ for characters of the app", () => {
     expect(resultIdsOf(["a_b___throws_1790000001"], "a b/ü", "throws")).toEqual(["a_b___throws_1790000001"]);
   });
+
+  it("are found where the id has only the beginning of the app", () => {
+    const id = `${"a".repeat(80)}_throws_1790000001`;
+    expect(resultIdsOf([id], "a".repeat(100), "throws")).toEqual([id]);
+  });
 });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { Latest } from "../src/model/latest";
 
-describe("requests that overtake each other", () => {
+describe("concurrent requests", () => {
   it("keep only the response to the latest one, in whatever order the responses arrive", async () => {
     const requests = new Latest();
     const shown: string[] = [];

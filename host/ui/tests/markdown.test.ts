@@ -11,6 +11,7 @@ describe("Markdown", () => {
     expect(parseMarkdown(`${"- ".repeat(3000)} end`)).toBeUndefined();
     expect(parseMarkdown(`${">".repeat(MAX_DEPTH + 1)} end`)).toBeUndefined();
     expect(parseMarkdown(`${">".repeat(MAX_DEPTH / 2)} end`)).toBeDefined();
+    expect(parseMarkdown(`| a |\n|---|\n| ${"*a ".repeat(100)}x${"*".repeat(100)} |\n`)).toBeUndefined();
     expect(parseMarkdown("a".repeat(MAX_LENGTH + 1))).toBeUndefined();
   });
 });

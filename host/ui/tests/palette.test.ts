@@ -39,7 +39,7 @@ describe("the palette", () => {
     showEntry(undefined, 0);
   });
 
-  it("has a key of its own for each place", () => {
+  it("has a different key for each page", () => {
     expect(new Set(PAGES.map(([, key]) => key)).size).toBe(PAGES.length);
   });
 });

@@ -13,7 +13,7 @@ beforeAll(async () => {
   ({ router } = await import("../src/app/router.svelte"));
 });
 
-describe("the place that is open", () => {
+describe("the open route", () => {
   it("changes when work has ended", async () => {
     await router.openAfter(Promise.resolve(), { page: "evals", app: "dice", set: "throws" });
     expect(router.route).toEqual({ page: "evals", app: "dice", set: "throws" });

@@ -145,7 +145,8 @@ async fn chat_in_terminal(
         }
     };
     chat.stdin.take().context("a pipe")?.write_all(format!("{message}\n\x04").as_bytes()).await?;
-    Ok(Some(String::from_utf8(chat.wait_with_output().await?.stdout)?))
+    let output = tokio::time::timeout(hatchery_tests::host::TIMEOUT, chat.wait_with_output()).await;
+    Ok(Some(String::from_utf8(output.context("the chat does not end")??.stdout)?))
 }
 
 #[tokio::test]

@@ -106,7 +106,7 @@ async fn a_root_agent_with_another_extension_is_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("hello/root_agent.yml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.put("hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
-    let warning = "! hello/root_agent.yml: not loaded; an app is a file root_agent.yaml\n";
+    let warning = "! hello/root_agent.yml: not loaded; the file of an agent is named root_agent.yaml\n";
     let fix = "mv ./hello/root_agent.yml ./hello/root_agent.yaml\n";
     assert_contains(&check_without_errors(&folder).await?, &[warning, fix]);
     folder.put("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
@@ -179,17 +179,17 @@ async fn agents_that_use_items_of_the_configuration_are_loaded() -> Result<()> {
 }
 
 #[tokio::test]
-async fn keys_beside_an_agent_are_not_read() -> Result<()> {
+async fn keys_beside_an_agent_are_a_warning() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.write("hello/answers.yaml", "turns:\n  - reply: hi\n")?;
     folder.write("hello/.env", "OPENAI_API_KEY=sk-1\n")?;
-    let warning = "  ! hello/.env: not read; keys are in the `.env` of the served folder itself\n      \
-                   cat ./hello/.env >> ./.env\n";
+    let warning = "  ! hello/.env: only read by `hatchery run` and `hatchery test` of this folder; other commands read the \
+                   `.env` of the served folder\n      cat ./hello/.env >> ./.env\n";
     assert_contains(&check_without_errors(&folder).await?, &[warning]);
     // The folder of the app is served itself.
     let output = hatchery(&folder.served(), &[&["doctor", "hello"][..], &DATA].concat()).await?;
-    assert!(!output.stdout.contains("not read"), "{}", output.stdout);
+    assert!(!output.stdout.contains("only read"), "{}", output.stdout);
     Ok(())
 }
 

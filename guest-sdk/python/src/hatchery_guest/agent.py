@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Callable, Literal, Union, overload
@@ -51,7 +51,7 @@ ToolRef = Union[Tool, ToolUse, str]
 
 @dataclass
 class Toolset:
-    """A set of tools that is resolved for each run: a toolset of this component or of the host, ``component/toolset``, or all tools of a
+    """A set of tools that is resolved before each model call: a toolset of this component or of the host, ``component/toolset``, or all tools of a
     component, by its name."""
 
     name: str
@@ -237,8 +237,8 @@ def check_definition(agent: Agent) -> None:
 
 
 def _check_references(field: str, items: Any) -> None:
-    if isinstance(items, str):
-        raise TypeError(f"`{field}` is a list of items and names, not a str")
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise TypeError(f"`{field}` is a list of items and names, not a {type(items).__name__}")
     for item in items:
         name_of(item)
 

@@ -1,4 +1,4 @@
-"""``@toolset``: turns a function into a toolset, whose tools are computed for each run."""
+"""``@toolset``: turns a function into a toolset, whose tools are computed before each model call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ToolsetTool = Union[Tool, DynamicTool]
 
 @dataclass
 class ToolsetExport:
-    """A function that computes the tools of a run."""
+    """A function that computes the tools for a model call."""
 
     name: str
     function: Callable[..., Union[Sequence[ToolsetTool], Awaitable[Sequence[ToolsetTool]]]]

@@ -320,8 +320,10 @@ impl LiveConfig {
         if let Some(plugins) = prepared.plugins {
             parts.plugins.replace(plugins);
         }
-        if has_changed(&["app_defaults", "apps", "models"]) {
+        if has_changed(&["app_defaults", "apps"]) {
             parts.app_settings.replace(config);
+        } else if has_changed(&["models"]) {
+            parts.app_settings.set_config(config);
         }
         parts.quotas.set(config.app_quotas());
         parts.runner.set_turn_lease(config.server.turn_lease);

@@ -162,7 +162,7 @@ impl TrustStore {
     }
 
     /// Creates a file beside the list. Not every shared folder has locks, and containers that share it may have processes
-    /// of the same id, so an existing file belongs to somebody else.
+    /// of the same id, so an existing file belongs to another process.
     fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
         let mut number = 0_u32;
         loop {

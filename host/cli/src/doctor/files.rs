@@ -41,7 +41,8 @@ fn misnamed_agents(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let found = files::find(diagnosis.folder, |name| name == MISNAMED_ROOT_FILE).unwrap_or_default();
     let unused = found.into_iter().filter(|file| !file.with_file_name(ROOT_FILE).exists());
     let warning = |file: PathBuf| {
-        let message = format!("{}: not loaded; an app is a file {ROOT_FILE}", diagnosis.relative_path(&file));
+        let message =
+            format!("{}: not loaded; the file of an agent is named {ROOT_FILE}", diagnosis.relative_path(&file));
         let renamed = file.with_file_name(ROOT_FILE);
         Finding::warning(message).with_fix(format!("mv {} {}", quote_path(&file), quote_path(&renamed)))
     };
@@ -55,8 +56,10 @@ fn check_keys(diagnosis: &Diagnosis<'_>, agent: &Path) -> Option<Finding> {
     if !file.is_file() {
         return None;
     }
-    let message =
-        format!("{}: not read; keys are in the `.env` of the served folder itself", diagnosis.relative_path(&file));
+    let message = format!(
+        "{}: only read by `hatchery run` and `hatchery test` of this folder; other commands read the `.env` of the served folder",
+        diagnosis.relative_path(&file)
+    );
     let read = diagnosis.folder.join(dotenv::FILE_NAME);
     Some(Finding::warning(message).with_fix(format!("cat {} >> {}", quote_path(&file), quote_path(&read))))
 }

@@ -85,6 +85,10 @@ impl Invocation {
     /// # Errors
     /// [`RunError::Limit`] if the event exceeds `max_events` or `max_run_bytes`.
     pub fn count_event(&self, event: &Event) -> Result<(), RunError> {
+        self.count(event, self.needs_json(event))
+    }
+
+    fn count(&self, event: &Event, needs_json: bool) -> Result<(), RunError> {
         let (max_events, max_bytes) = (self.run_config.max_events, self.run_config.max_run_bytes);
         if !event.partial && max_events > 0 {
             let events = self.usage.events.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -95,13 +99,13 @@ impl Invocation {
         // Speech is not stored, and ends with the run's time.
         if max_bytes > 0 && !(self.run_config.live.is_some() && event.is_media_chunk()) {
             // The event keeps its JSON for the store or the client, which need it next.
-            let bytes = if self.needs_json(event) { event.json().len() } else { event.json_len() } as u64;
+            let bytes = if needs_json { event.json().len() } else { event.json_len() } as u64;
             let bytes = self.usage.event_bytes.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
             if bytes > max_bytes {
                 return Err(self.exceed(RunLimit::EventBytes, max_bytes, event));
             }
         }
-        self.parent.as_ref().map_or(Ok(()), |parent| parent.count_event(event))
+        self.parent.as_ref().map_or(Ok(()), |parent| parent.count(event, needs_json))
     }
 
     /// Returns true if the JSON of the event is needed after it is counted. The temporary session of an agent that is

@@ -35,7 +35,7 @@ impl Runner {
         rule: &ExpiryRule,
         keeps_artifacts: bool,
     ) -> Result<usize, StoreError> {
-        let mut undeleted = self.0.undeleted.lock_unpoisoned().remove(app).unwrap_or_default();
+        let mut undeleted = self.0.undeleted.lock_unpoisoned().get(app).cloned().unwrap_or_default();
         // A search finds the least recently used sessions, so those that stay would hide all later ones.
         let limit = MAX_DELETIONS.saturating_add(undeleted.len());
         let mut expired = self.services().sessions.list_expired(app, rule, limit).await?;
@@ -46,15 +46,19 @@ impl Runner {
         for session in expired {
             match self.delete_if_unused(&session, keeps_artifacts).await {
                 Ok(true) => deleted += 1,
-                kept => {
-                    failure = failure.or(kept.err());
+                other => {
+                    failure = failure.or(other.err());
                     undeleted.insert(session.key);
                 }
             }
         }
+        let mut kept = self.0.undeleted.lock_unpoisoned();
         if has_more {
-            self.0.undeleted.lock_unpoisoned().insert(app.to_owned(), undeleted);
+            kept.insert(app.to_owned(), undeleted);
+        } else {
+            kept.remove(app);
         }
+        drop(kept);
         failure.map_or(Ok(deleted), Err)
     }
 

@@ -292,6 +292,16 @@ async fn model_tools_are_requested_and_rejected_for_other_models() {
     );
 }
 
+#[test]
+fn model_tools_are_listed() {
+    for name in ModelTool::NAMES {
+        assert!(tools().contains(name), "{name}");
+    }
+    for (name, tool) in tools().names().filter_map(|name| Some((name, builtin(name)?))) {
+        assert_eq!(ModelTool::NAMES.contains(&name), !tool.is_callable() && name != "preload_memory", "{name}");
+    }
+}
+
 #[tokio::test]
 async fn vertex_search_is_requested_with_its_settings() {
     let corpora = ["projects/p/locations/l/ragCorpora/c".to_owned()];

@@ -113,8 +113,9 @@ fn convert(tool: Tool) -> Result<ListedTool, String> {
 }
 
 fn check_name(name: &str) -> Result<(), String> {
-    if name.is_empty() || name.len() > MAX_NAME || name.contains(char::is_control) {
-        return Err(format!("a name has 1 to {MAX_NAME} bytes, and no control characters"));
+    let is_refused = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    if name.is_empty() || name.len() > MAX_NAME || name.contains(is_refused) {
+        return Err(format!("a name has 1 to {MAX_NAME} bytes, and no control characters or line separators"));
     }
     // The engine's own calls have such names.
     if name.starts_with("adk_") {
@@ -132,7 +133,7 @@ mod tests {
         for name in ["read_file", "notes.add", "_x", "a-b:c", "1st", "read file", "naïve", &"x".repeat(256)] {
             assert_eq!(check_name(name), Ok(()), "{name}");
         }
-        for name in ["", "drop\ntable", "adk_request_confirmation", &"x".repeat(257)] {
+        for name in ["", "drop\ntable", "drop\u{2028}table", "adk_request_confirmation", &"x".repeat(257)] {
             assert!(check_name(name).is_err(), "{name}");
         }
     }

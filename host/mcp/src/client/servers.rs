@@ -300,8 +300,8 @@ fn url(key: &str, params: &Value) -> String {
     if url.ends_with(&path) { url.to_owned() } else { url.trim_end_matches('/').to_owned() + &path }
 }
 
-/// Returns the lines for a map of the configuration, whose values come from variables of the host: an error must not
-/// repeat secrets. Empty if there is no such map.
+/// Returns the lines for a map of the configuration, with variables of the host in place of its values. These are often
+/// secrets, which an error must not repeat. Empty if there is no such map.
 fn variables(key: &str, params: &Value) -> String {
     let Some(entries) = params.get(key).and_then(Value::as_object).filter(|entries| !entries.is_empty()) else {
         return String::new();

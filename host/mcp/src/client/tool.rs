@@ -16,7 +16,6 @@ use serde_json::Value;
 use super::connection::Connection;
 use super::content;
 use super::input::CallInput;
-use super::names::valid_name;
 use super::session_servers::ServerInUse;
 
 /// Maximum number of input requests of one call.
@@ -29,6 +28,8 @@ pub(super) struct McpTool {
     pub(super) declaration: Arc<FunctionDeclaration>,
     /// The name that the server knows.
     pub(super) name: String,
+    /// The name in the names of the artifacts that its files are stored as.
+    pub(super) artifact_name: String,
     pub(super) requires_confirmation: bool,
     pub(super) is_idempotent: bool,
 }
@@ -69,7 +70,7 @@ impl Tool for McpTool {
                 ToolError::Recoverable(format!("the MCP server `{}` {message}: {reason}", self.server.name))
             })?;
         }
-        content::respond(converted, &self.server.name, &valid_name(&self.name), cx).await
+        content::respond(converted, &self.server.name, &self.artifact_name, cx).await
     }
 }
 

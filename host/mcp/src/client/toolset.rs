@@ -89,19 +89,25 @@ impl McpToolset {
     }
 
     fn create(&self, server: &ServerInUse, listing: &ToolListing) -> Vec<Arc<dyn Tool>> {
-        let prefix = &self.options.prefix;
-        // All names, because a name must not depend on the selection.
-        let names: Vec<_> = listing.names().chain([LOAD_RESOURCE]).map(|name| format!("{prefix}{name}")).collect();
-        let is_included = |(tool, _): &(&ListedTool, String)| {
+        // Names of all tools, because a name must not depend on the selection.
+        let other =
+            self.load_resource.as_ref().map(|_| LOAD_RESOURCE).filter(|name| listing.names().all(|it| it != *name));
+        let names = |prefix: &str| {
+            let names: Vec<_> = listing.names().chain(other).map(|name| format!("{prefix}{name}")).collect();
+            model_names(&names)
+        };
+        let named = listing.tools.iter().zip(names(&self.options.prefix)).zip(names(""));
+        let included = named.filter(|((tool, _), _)| {
             let name = &tool.declaration.name;
             includes(&self.server.config.tools, name) && includes(&self.options.tools, name)
+        });
+        let create = |((tool, model_name), artifact_name)| {
+            Arc::new(self.tool(server, tool, model_name, artifact_name)) as Arc<dyn Tool>
         };
-        let create =
-            |(tool, model_name): (&ListedTool, String)| Arc::new(self.tool(server, tool, model_name)) as Arc<dyn Tool>;
-        listing.tools.iter().zip(model_names(&names)).filter(is_included).map(create).collect()
+        included.map(create).collect()
     }
 
-    fn tool(&self, server: &ServerInUse, tool: &ListedTool, model_name: String) -> McpTool {
+    fn tool(&self, server: &ServerInUse, tool: &ListedTool, model_name: String, artifact_name: String) -> McpTool {
         let name = tool.declaration.name.clone();
         let declaration = if model_name == name {
             tool.declaration.clone()
@@ -116,6 +122,7 @@ impl McpToolset {
                 || self.options.confirmation.is_required(&name),
             is_idempotent: tool.is_idempotent,
             name,
+            artifact_name,
         }
     }
 }

@@ -238,7 +238,7 @@ impl McpService {
                 error @ (InputError::Pending | InputError::Failed(_)) => error.to_string(),
             })?;
         }
-        Err(format!("the tool asked a person {MAX_QUESTIONS} times"))
+        Err(format!("the tool asked a person more than {MAX_QUESTIONS} times"))
     }
 
     /// Runs an app to the end, or until the client cancels the call. Each event of an agent is reported as progress,

@@ -33,8 +33,8 @@ pub(super) struct Session {
     service: McpService,
     /// Ends the task that notifies the client of changes.
     closed: DropGuard,
-    /// True once that task runs.
-    is_notified: AtomicBool,
+    /// True once the task that notifies the client of changes was started.
+    has_notifier: AtomicBool,
     subscriptions: Subscriptions,
     /// The lowest level of log messages for the client. `None` if it has not requested any.
     log_level: Mutex<Option<LoggingLevel>>,
@@ -48,7 +48,7 @@ impl Session {
         Self {
             service,
             closed,
-            is_notified: AtomicBool::new(false),
+            has_notifier: AtomicBool::new(false),
             subscriptions: Subscriptions::default(),
             log_level: Mutex::default(),
             _permit: permit,
@@ -263,8 +263,8 @@ impl ServerHandler for Session {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        // A client can send the notification again and again.
-        if self.is_notified.swap(true, Ordering::AcqRel) {
+        // A client can send this notification several times.
+        if self.has_notifier.swap(true, Ordering::AcqRel) {
             return;
         }
         let mut changes = Changes::new(&self.service, self.subscriptions.clone());

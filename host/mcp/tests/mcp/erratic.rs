@@ -81,7 +81,7 @@ async fn a_result_that_does_not_match_the_servers_own_schema_is_not_passed_on() 
 }
 
 #[tokio::test]
-async fn tools_that_nobody_could_use_are_left_out() {
+async fn tools_with_invalid_names_or_schemas_are_left_out() {
     let names = CallingApp::tool_names(toolset(erratic(&["odd-tools"]))).await;
     assert_eq!(names.iter().filter(|name| *name == "echo").count(), 1);
     for name in ["adk_request_confirmation", "invalid_schema", "drop\ntable", "drop_table"] {
@@ -99,11 +99,13 @@ async fn models_see_valid_names_and_the_server_gets_its_own() {
     assert_eq!((&*odd[0], &*odd[1], &*odd[3]), ("two_words", "notes_add", "files_read"));
     let calls: Vec<_> = odd.iter().map(|name| (name.as_str(), json!({}))).collect();
     let app = CallingApp::new(toolset(erratic(&["odd-tools"])), &calls).await;
+    let mut artifacts = BTreeSet::new();
     for name in ["two words", "notes_add", "notes.add", "files/read", &"long".repeat(20)] {
         let response = app.response().await;
         assert_eq!(response["text_output"][0]["text"], name);
         let artifact = response["files"][0]["artifact"].as_str().unwrap();
         assert_eq!(artifact.split('/').count(), 3, "{artifact}");
+        assert!(artifacts.insert(artifact.to_owned()), "two tools share {artifact}");
     }
 }
 

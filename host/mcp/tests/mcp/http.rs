@@ -205,7 +205,7 @@ fn config_with_key(address: SocketAddr) -> ServerConfig {
     ServerConfig::new(Transport::Http(HttpServer { url, ..HttpServer::default() }))
 }
 
-/// A server that closes each connection after one answer, and never answers a call with the argument `breaks`.
+/// A server that closes each connection after one answer, and breaks off its answer to a call with the argument `breaks`.
 fn closing_peer() -> Router {
     let answer = |Json(message): Json<Value>| async move {
         let result = match message["method"].as_str() {
@@ -241,6 +241,10 @@ async fn an_error_of_a_call_tells_whether_it_was_sent_and_does_not_show_the_url(
     assert!(error(&broken).starts_with(expected), "{broken}");
     server.abort();
     let _ = server.await;
+    // Keeps other tests from listening on the port.
+    let reserved = tokio::net::TcpSocket::new_v4().unwrap();
+    reserved.set_reuseaddr(true).unwrap();
+    reserved.bind(address).unwrap();
     let unsent = app.response().await;
     assert!(error(&unsent).starts_with("the call of `token` did not reach the MCP server `erratic`: "), "{unsent}");
     assert!([&broken, &unsent].iter().all(|response| !error(response).contains("s3cret")), "{broken} {unsent}");

@@ -59,15 +59,16 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         .await
         .map_err(|mut error| {
             let can_succeed = is_retried(&error, options, started.elapsed());
-            if let Some(reason) = refusal(&error, progress).filter(|_| can_succeed) {
+            if let Some(reason) = reason_not_retried(&error, progress).filter(|_| can_succeed) {
                 error.message.push_str(&format!("; not sent again: {reason}"));
             }
             error
         })
 }
 
-/// Returns why a request that may succeed later is not sent again. `None` if it has been sent as often as allowed.
-fn refusal(error: &ModelError, progress: &ModelCallProgress) -> Option<String> {
+/// Returns why a request that may succeed later is not sent again: the provider asks for a long wait, or the run has used
+/// its retries.
+fn reason_not_retried(error: &ModelError, progress: &ModelCallProgress) -> Option<String> {
     if let Some(wait) = error.retry_after.filter(|wait| *wait > MAX_DELAY) {
         let (seconds, max) = (wait.as_secs_f64().ceil(), MAX_DELAY.as_secs());
         return Some(format!("it can be sent after {seconds} s, and the host waits for at most {max} s"));
@@ -131,7 +132,7 @@ fn jitter(max: Duration, options: &RetryOptions) -> Duration {
 /// Returns true if a request is sent again after this error, `elapsed` since the first attempt.
 fn is_retried(error: &ModelError, options: &RetryOptions, elapsed: Duration) -> bool {
     let can_succeed = match (&options.http_status_codes, error.status) {
-        // An account without credit, which no time restores.
+        // The account has no credit left, and waiting does not change that.
         (_, Some(429)) if error.kind == ModelErrorKind::Auth => false,
         (Some(codes), Some(status)) => codes.contains(&status),
         (_, _) => categories::is_retryable(error.kind.into()),

@@ -107,7 +107,7 @@ async fn a_missing_call_is_an_error() {
     let app = replaying(&folder, counter(no_replies(), never_called("count"))).await;
     assert_eq!(
         expect_mismatch(&app, "count").await,
-        "agent `root`: message 0, call 3: the run ended without a call of tool `count` and 1 more recorded calls"
+        "agent `root`: message 0, call 3: the run ended without a call of tool `count` and 1 more recorded call"
     );
 }
 

@@ -68,7 +68,7 @@ async fn a_user_with_too_many_active_runs_waits_while_others_run() {
             let refused = host.post(route, &second).await;
             assert_eq!(refused.headers()["retry-after"], "1");
             let detail = problem(refused, 429, "QUOTA_EXCEEDED").await["detail"].clone();
-            assert_eq!(detail, "a user of an app may have at most 1 active runs: wait until one has ended");
+            assert_eq!(detail, "a user of an app may have at most 1 active run: wait until one has ended");
         }
         let mut other = run_body("waits", "hi");
         other["userId"] = json!("v");

@@ -7,7 +7,9 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::name::{from_file_name, from_old_file_name, to_file_name};
+use hatchery_core::StoreError;
+
+use super::name::{from_file_name, from_old_file_name, to_file_name, to_owner_name};
 use crate::permissions;
 
 /// The file that contains the version.
@@ -21,11 +23,12 @@ pub(super) fn upgrade(root: &Path) -> io::Result<()> {
     if fs::read_to_string(&file).is_ok_and(|version| version == VERSION) {
         return Ok(());
     }
-    for app in rename_entries(root)? {
-        for user in rename_entries(&app)? {
-            rename_entries(&user.join("user"))?;
-            for session in rename_entries(&user.join("sessions"))? {
-                rename_entries(&session)?;
+    let owner_name = |name: &str| Ok(to_owner_name(name));
+    for app in rename_entries(root, owner_name)? {
+        for user in rename_entries(&app, owner_name)? {
+            rename_entries(&user.join("user"), to_file_name)?;
+            for session in rename_entries(&user.join("sessions"), owner_name)? {
+                rename_entries(&session, to_file_name)?;
             }
         }
     }
@@ -37,8 +40,8 @@ pub(super) fn upgrade(root: &Path) -> io::Result<()> {
     }
 }
 
-/// Renames the folders in `folder` to their new names. Returns all folders with a valid name.
-fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// Renames the folders in `folder` to their names as `encode` returns them. Returns all folders with a valid name.
+fn rename_entries(folder: &Path, encode: impl Fn(&str) -> Result<String, StoreError>) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(Vec::new()),
         entries => entries?,
@@ -56,7 +59,7 @@ fn rename_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
         }
         // Names that no version has written are foreign.
         let Some(name) = from_old_file_name(&file_name) else { continue };
-        let renamed = to_file_name(&name).map_err(io::Error::other).and_then(|new| {
+        let renamed = encode(&name).map_err(io::Error::other).and_then(|new| {
             let path = folder.join(new);
             fs::rename(entry.path(), &path).map(|()| path)
         });

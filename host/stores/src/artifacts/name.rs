@@ -9,7 +9,7 @@ const MAX_FILE_NAME_BYTES: usize = 255;
 /// The encoding of an empty name. No other name has this encoding.
 const EMPTY: &str = "%";
 
-/// The text before a hash, which no encoding has.
+/// Marks the hash in a shortened name. No encoding contains it.
 const HASH_MARK: &str = "%-";
 
 /// A valid name of an artifact.

@@ -201,7 +201,10 @@ async fn folders_of_users_whose_ids_differ_only_by_case_differ_by_more() {
 async fn artifacts_of_the_previous_layout_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let text = "{\"text\":\"old\"}\n";
-    for path in ["My%20App/Ann/sessions/S1/Report.TXT", "My%20App/Ann/user/Notes", "My%20App/ann/sessions/s1/x"] {
+    let long = "S".repeat(100);
+    let in_long = format!("My%20App/ann/sessions/{long}/y");
+    let short = ["My%20App/Ann/sessions/S1/Report.TXT", "My%20App/Ann/user/Notes", "My%20App/ann/sessions/s1/x"];
+    for path in short.into_iter().chain([in_long.as_str()]) {
         fs::create_dir_all(folder.path().join(path)).unwrap();
         fs::write(folder.path().join(path).join("0"), text).unwrap();
     }
@@ -213,7 +216,9 @@ async fn artifacts_of_the_previous_layout_are_found() {
         assert_eq!(artifacts.load(&key, "Report.TXT", None).await.unwrap(), Some(Part::text("old")));
         let other = SessionKey::new("My App", "ann", "s1");
         assert_eq!(artifacts.load(&other, "x", None).await.unwrap(), Some(Part::text("old")));
-        assert_eq!(artifacts.usage(&other).await.unwrap().user_versions, 1);
+        let long = SessionKey::new("My App", "ann", &long);
+        assert_eq!(artifacts.load(&long, "y", None).await.unwrap(), Some(Part::text("old")));
+        assert_eq!(artifacts.usage(&other).await.unwrap().user_versions, 2);
     }
     assert!(folder.path().join("%4Dy%20%41pp/%41nn/sessions/%531/%52eport.%54%58%54/0").is_file());
     assert!(folder.path().join("Not%a%name/User").is_dir());

@@ -318,7 +318,7 @@ async fn a_newer_schema_and_tables_of_other_programs_are_refused() {
     let client = raw(&uri).await;
     client.batch_execute("UPDATE schema_versions SET version = 99").await.unwrap();
     let error = PostgresSessions::open(&uri).await.err().unwrap();
-    let expected = "has schema version 99, but this version of Hatchery knows only up to 2: use a newer Hatchery or another \
+    let expected = "has schema version 99, but this version of Hatchery knows only up to 3: use a newer Hatchery or another \
                     schema";
     assert!(matches!(&error, StoreError::InvalidRequest(message) if message.ends_with(expected)), "{error}");
 

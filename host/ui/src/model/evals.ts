@@ -59,9 +59,15 @@ export function caseRows(result: EvalSetResult): CaseRow[] {
   return [...rows.values()];
 }
 
-/** Returns the ids of results of a set: `{app}_{set}_{seconds}`, in which the host replaces other characters by `_`. */
+/** The number of characters of an app's name that the host puts into the ids of results. */
+const MAX_APP_NAME = 80;
+
+/**
+ * Returns the ids of results of a set: `{app}_{set}_{seconds}`. The host shortens the names of apps, and replaces other
+ * characters by `_`.
+ */
 export function resultIdsOf(ids: readonly string[], app: string, set: string): string[] {
-  const prefix = `${app}_${set}_`.replace(/[^A-Za-z0-9_.-]/gu, "_");
+  const prefix = `${[...app].slice(0, MAX_APP_NAME).join("")}_${set}_`.replace(/[^A-Za-z0-9_.-]/gu, "_");
   // The name of another set can begin with the same characters, so only a number may follow.
   return ids.filter((id) => id.startsWith(prefix) && /^\d+(\.\d+)?$/.test(id.slice(prefix.length)));
 }

@@ -25,7 +25,17 @@ export function childTokens(token: Token): Token[] {
 
 function isDeeper(tokens: readonly Token[], depth: number): boolean {
   return tokens.some((token) => {
-    const children = token.type === "list" ? (token as Tokens.List).items.flatMap(({ tokens }) => tokens) : childTokens(token);
+    const children = nestedTokens(token);
     return children.length > 0 && (depth === 0 || isDeeper(children, depth - 1));
   });
+}
+
+/** Returns the child tokens, including those of list items and table cells. */
+function nestedTokens(token: Token): Token[] {
+  if (token.type === "list") return (token as Tokens.List).items.flatMap(({ tokens }) => tokens);
+  if (token.type === "table") {
+    const { header, rows } = token as Tokens.Table;
+    return [...header, ...rows.flat()].flatMap(({ tokens }) => tokens);
+  }
+  return childTokens(token);
 }

@@ -34,7 +34,7 @@ pub struct Inspection {
     pub exports: Vec<String>,
     pub agents: Vec<InspectedAgent>,
     pub tools: Vec<InspectedTool>,
-    /// Names of its toolsets that are computed for each run.
+    /// Names of its toolsets, whose tools are computed before each model call.
     pub toolsets: Vec<String>,
     pub callbacks: Vec<InspectedCallback>,
     pub plugins: Vec<InspectedPlugin>,

@@ -304,7 +304,7 @@ impl Loader {
         }
     }
 
-    /// Takes over the result of a load. Returns true if the catalog is out of date.
+    /// Handles the result of a load. Returns true if the catalog is out of date.
     fn finish_load(&mut self, task: LoadTask, load: LoadResult) -> bool {
         let LoadResult { path, took, result, .. } = load;
         let Some(file) = self.files.get_mut(&path) else { return false };

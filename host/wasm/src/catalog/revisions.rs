@@ -212,8 +212,8 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Creates a file or folder with a hidden name beside `path`. Containers that share the folder may have processes of the
-/// same id, so an existing one belongs to somebody else.
+/// Creates a file or folder with a hidden name beside `path`. Containers that share the folder may have processes with
+/// the same id, so an existing one may belong to another process.
 fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut number = 0_u32;

@@ -33,7 +33,8 @@ pub(crate) struct FileVersion {
 struct FileMetadata {
     size: u64,
     modified: Option<SystemTime>,
-    /// Seconds and nanoseconds. Unlike `modified`, programs cannot set it, so a file of the same size and age is noticed.
+    /// Seconds and nanoseconds. Programs cannot set it, so a replacement with the same size and modification time is
+    /// noticed.
     changed: Option<(i64, i64)>,
 }
 
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_same_size_and_age_is_another_version() {
+    fn a_replacement_of_the_same_size_and_modification_time_is_another_version() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("copied.wasm");
         let write = |text: &str| {

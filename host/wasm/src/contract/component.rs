@@ -253,7 +253,7 @@ impl Component {
         (!tools.is_empty()).then(|| Arc::new(StaticToolset::new(&*self.name).tools(tools)) as _)
     }
 
-    /// Returns one of its toolsets that are computed for each run.
+    /// Returns one of its toolsets, whose tools are computed before each model call.
     pub fn named_toolset(self: &Arc<Self>, name: &str) -> Option<Arc<dyn Toolset>> {
         let exports = self.exports.toolsets.clone()?;
         let name = self.manifest.toolsets.iter().find(|exported| *exported == name)?.clone();

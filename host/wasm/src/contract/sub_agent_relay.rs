@@ -4,7 +4,7 @@
 //! The guest reads a sub-agent's event under its id. If the guest yields an event with that id, the original goes to
 //! the session and the sub-agent continues. If the guest reads on instead, the event is dropped. A failure of the
 //! sub-agent is read like an event: yielded, it ends the run as it would have without the guest; not yielded, it
-//! counts as handled.
+//! counts as handled. If the guest drops the stream, the sub-agent stops, and its last event can still be yielded.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;

@@ -86,10 +86,11 @@ impl Contract {
         Ok(Self { version, imports, exports })
     }
 
-    /// Returns its version of `hatchery:agent`, if this host offers an earlier one. It may use what this host does not
-    /// have.
+    /// Returns the latest version of `hatchery:agent` that the component uses, if this host offers an earlier one, which
+    /// may lack functions that the component needs.
     pub(crate) fn later_version(&self) -> Option<&str> {
-        self.version.as_deref().filter(|version| numbers(version) > numbers(OFFERED))
+        let versions = self.imports.iter().chain(&self.exports).filter_map(|name| version_of(name));
+        versions.filter(|version| numbers(version) > numbers(OFFERED)).max_by_key(|version| numbers(version))
     }
 
     /// Returns true if it exports no interface of `hatchery:agent`, so that its exported functions are its tools.

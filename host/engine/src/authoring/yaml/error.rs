@@ -48,7 +48,7 @@ impl ConfigError {
     }
 }
 
-/// Returns the message for a key of ADK in whose place the host has another key. `None` for other errors.
+/// Returns the message for a key of ADK that the host does not have, with the key to use instead. `None` for other errors.
 fn replaced_key(message: &str) -> Option<String> {
     let key = message.strip_prefix("unknown field `")?.split('`').next()?;
     let advice = match snake_case(key).as_str() {

@@ -146,7 +146,7 @@ impl ToolSource for FileTools<'_, '_, '_> {
     }
 }
 
-/// Adds the names of other entries of `tools`, which are no tools by themselves, to the error for an unknown name.
+/// Adds the names of entries of `tools` that are not plain tools, such as toolsets, to the error for an unknown name.
 fn with_other_entries(error: ResolveError, resolver: &dyn ItemResolver) -> ResolveError {
     let ResolveError::Unknown { kind, name, mut known } = error else { return error };
     known.extend(WITH_ARGUMENTS.into_iter().chain([TOOLSET]).map(str::to_owned));

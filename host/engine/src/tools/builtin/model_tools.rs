@@ -57,8 +57,9 @@ impl DataStoreSpec {
 
 impl ModelTool {
     /// The names of these tools.
-    pub const NAMES: [&str; 6] = [
+    pub const NAMES: [&str; 7] = [
         "google_search",
+        "enterprise_web_search",
         "google_maps_grounding",
         "url_context",
         "code_execution",

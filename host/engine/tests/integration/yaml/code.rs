@@ -62,7 +62,7 @@ fn a_code_executor_is_a_name_or_a_map() {
 }
 
 #[test]
-fn settings_without_a_name_are_settings_of_the_sandbox() {
+fn settings_without_a_name_configure_the_sandbox() {
     for (text, stateful) in [("code_executor: {}", false), ("code_executor: { stateful: true }", true)] {
         let Ok(CodeExecution::Host(runner)) = code_execution_with(text, "sandbox") else { panic!("{text}") };
         assert_eq!((runner.executor.name(), runner.stateful), ("sandbox", stateful));

@@ -325,7 +325,8 @@ impl ToolSource for AgentTools<'_, '_> {
         }
     }
 
-    /// Builds its own tree, unless another agent calls it too. The path shows whether the agent calls itself.
+    /// Builds a tree for the agent, or returns the one that was built for an earlier caller. The path shows whether the
+    /// agent calls itself.
     fn agent(&mut self, name: String) -> Result<Agent, ResolveError> {
         let Builder { names, tool_agents, path, .. } = self.builder;
         let (owner, item) = self.builder.resolve(self.home, ItemKind::Agent, &name)?;

@@ -12,7 +12,7 @@ pub(super) const MAX_NESTING: usize = 32;
 #[derive(Default)]
 pub(super) struct ToolAgents {
     built: HashMap<String, ToolAgent>,
-    /// The largest depth since the construction of the current agent has begun.
+    /// The largest depth reached since the construction of the current agent began.
     deepest: usize,
 }
 
@@ -28,8 +28,8 @@ impl ToolAgents {
         self.deepest = self.deepest.max(depth);
     }
 
-    /// Returns an agent for a caller at this depth. `None` if it has to be built, or would be nested too deeply there, which
-    /// building it explains.
+    /// Returns the agent for a caller at this depth. `None` if it has not been built yet, or would be nested too deeply
+    /// there; building it again then returns the error.
     pub(super) fn find(&mut self, name: &str, depth: usize) -> Option<Agent> {
         let ToolAgent { agent, height } = self.built.get(name)?;
         let bottom = depth + height;
@@ -70,7 +70,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_several_agents_call_is_built_once() {
-        // Built for each of its callers, the last one would be built 6^15 times.
+        // If it were built for each caller, the last agent would be built 6^15 times.
         let callers = |level: usize| -> Vec<String> { (0..6).map(|number| format!("b{level}_{number}")).collect() };
         let mut agents = vec![agent("a15", Vec::new())];
         for level in 0..15 {

@@ -38,7 +38,7 @@ pub(super) struct Function {
     name: String,
     params: Vec<Field>,
     result: ResultType,
-    /// How many times as many bytes the result may take as Wasmtime counts.
+    /// The maximum ratio of the bytes that the result takes to the bytes that Wasmtime counts.
     amplification: usize,
 }
 
@@ -54,7 +54,7 @@ enum ResultType {
 }
 
 impl ResultType {
-    /// Returns how many times as many bytes a result may take as Wasmtime counts.
+    /// Returns the maximum ratio of the bytes that a result takes to the bytes that Wasmtime counts.
     fn amplification(&self) -> usize {
         match self {
             Self::Nothing => 1,

@@ -209,7 +209,7 @@ fn check_printable(label: &str, name: &str) -> Result<(), String> {
     let is_line_end = |c: char| matches!(c, '\u{2028}' | '\u{2029}');
     if name.contains(|c: char| c.is_control() || is_line_end(c)) {
         let name = escape_control(name);
-        return Err(format!("`{name}` cannot name a {label}: names have no control characters"));
+        return Err(format!("`{name}` cannot name a {label}: names have no control characters or line separators"));
     }
     Ok(())
 }

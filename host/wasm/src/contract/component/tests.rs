@@ -118,7 +118,7 @@ fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
     );
     assert_eq!(
         refused(RawManifest { models: vec!["a\nWARN: b".into()], ..RawManifest::default() }),
-        "`a\\nWARN: b` cannot name a model: names have no control characters"
+        "`a\\nWARN: b` cannot name a model: names have no control characters or line separators"
     );
     let hooks = vec!["on\ntea".to_owned()];
     let error = refused(RawManifest {
@@ -136,7 +136,7 @@ fn names_are_unique_among_the_items_of_a_kind_and_can_be_part_of_a_path() {
 fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
     assert!(DescribedTool::try_from(tool("find/a b".into())).is_ok());
     let refused = DescribedTool::try_from(tool("a\u{1b}[2Kb".into())).map(|_| ()).unwrap_err();
-    assert_eq!(refused, "`a\\u{1b}[2Kb` cannot name a tool: names have no control characters");
+    assert_eq!(refused, "`a\\u{1b}[2Kb` cannot name a tool: names have no control characters or line separators");
 }
 
 #[test]

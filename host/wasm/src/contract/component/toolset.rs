@@ -1,4 +1,4 @@
-//! Toolsets of components: tools that their code computes for each run.
+//! Toolsets of components: tools that their code computes before each model call.
 
 use std::borrow::Cow;
 use std::sync::Arc;

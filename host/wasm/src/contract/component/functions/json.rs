@@ -239,7 +239,7 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Returns the most bytes that a value takes as JSON.
+/// Returns an upper bound of the bytes that a value takes as parsed JSON.
 pub(super) fn size(value: &Val) -> u64 {
     let all = |items: &[Val]| items.iter().map(size).sum::<u64>();
     let text = |text: &String| text.len() as u64;
@@ -255,6 +255,10 @@ pub(super) fn size(value: &Val) -> u64 {
         Val::Option(inner) => JSON_NODE + optional(inner),
         Val::Result(Ok(inner) | Err(inner)) => JSON_NODE + optional(inner),
         Val::Flags(names) => names.iter().map(|name| JSON_NODE + text(name)).sum(),
+        Val::Char(value) => value.len_utf8() as u64,
+        // Written as text.
+        Val::Float32(value) if !value.is_finite() => "-Infinity".len() as u64,
+        Val::Float64(value) if !value.is_finite() => "-Infinity".len() as u64,
         _ => 0,
     };
     JSON_NODE + contents

@@ -138,10 +138,10 @@ impl Shape {
         })
     }
 
-    /// Returns how many times as many bytes a value may take as Wasmtime counts. It counts a flag by the length of its
-    /// name only, which matters for lists of flags.
+    /// Returns the maximum ratio of the bytes that a value takes to the bytes that Wasmtime counts. Wasmtime counts only
+    /// the length of the name of a flag, which matters for lists of flags.
     pub(super) fn amplification(&self, is_in_list: bool) -> usize {
-        let of = |shape: &Self| shape.amplification(is_in_list);
+        let part = |shape: &Self| shape.amplification(is_in_list);
         let parts = match self {
             Self::Flags(names) if is_in_list => {
                 let shortest = names.iter().map(String::len).min().unwrap_or(0);
@@ -149,10 +149,10 @@ impl Shape {
                 Some((counted + names.len() * FLAG).div_ceil(counted))
             }
             Self::List(item) => Some(item.amplification(true)),
-            Self::Option(inner) => Some(of(inner)),
-            Self::Record(fields) => fields.iter().map(|field| of(&field.shape)).max(),
-            Self::Tuple(items) => items.iter().map(of).max(),
-            Self::Variant(cases) => cases.iter().filter_map(|case| case.payload.as_ref()).map(of).max(),
+            Self::Option(inner) => Some(part(inner)),
+            Self::Record(fields) => fields.iter().map(|field| part(&field.shape)).max(),
+            Self::Tuple(items) => items.iter().map(part).max(),
+            Self::Variant(cases) => cases.iter().filter_map(|case| case.payload.as_ref()).map(part).max(),
             Self::Result { ok, error } => ok.iter().chain(error).map(|side| side.amplification(is_in_list)).max(),
             Self::Bool
             | Self::Integer(_)

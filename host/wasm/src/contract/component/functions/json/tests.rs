@@ -214,6 +214,7 @@ fn json_is_never_larger_than_was_charged() {
     let variant = Shape::Variant(vec![case("at", Some(Shape::Bool))]);
     for (shape, json) in [
         (Shape::Bytes, json!("QUJD")),
+        (Shape::Char, json!("ü")),
         (Shape::List(Box::new(Shape::Bool)), json!([true, false])),
         (Shape::Record(vec![field("name", Shape::String)]), json!({"name": "text"})),
         (Shape::Flags(vec!["red".into(), "blue".into()]), json!(["red", "blue"])),
@@ -224,6 +225,9 @@ fn json_is_never_larger_than_was_charged() {
         let value = to_val(&shape, json.clone()).unwrap();
         assert!(size(&value) >= taken(&json), "{json}");
     }
+    let infinite = Val::Float64(f64::NEG_INFINITY);
+    let json = from_val(&Shape::Float64, infinite.clone()).unwrap();
+    assert!(size(&infinite) >= taken(&json), "{json}");
 }
 
 #[test]
