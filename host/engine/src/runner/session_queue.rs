@@ -94,6 +94,16 @@ struct CacheEntry {
 impl SessionQueue {
     /// Enters the session's queue. Positions are in the order of the first polls of the returned futures.
     pub(super) fn acquire(&self, key: &SessionKey) -> AcquireSession {
+        self.slot(key).lock_owned().boxed()
+    }
+
+    /// Returns the lock of a session that no turn has or waits for.
+    pub(super) fn try_acquire(&self, key: &SessionKey) -> Option<SessionGuard> {
+        // A single poll would not do: a task that has used up its budget of Tokio gets no lock, also if it is free.
+        self.slot(key).try_lock_owned().ok()
+    }
+
+    fn slot(&self, key: &SessionKey) -> Arc<AsyncMutex<Option<CachedSession>>> {
         let mut cache = self.cache();
         cache.turns += 1;
         let turns = cache.turns;
@@ -103,12 +113,7 @@ impl SessionQueue {
         if cache.entries.len() > MAX_SESSIONS {
             cache.evict();
         }
-        slot.lock_owned().boxed()
-    }
-
-    /// Returns the lock of a session that no turn has or waits for.
-    pub(super) fn try_acquire(&self, key: &SessionKey) -> Option<SessionGuard> {
-        self.acquire(key).now_or_never()
+        slot
     }
 
     /// Records the number of events of a session after its turn, and the bytes of their JSON.
