@@ -279,7 +279,8 @@ async fn the_types_of_new_projects_in_typescript_are_checked() -> Result<()> {
     ensure!(created.success, "{}", created.stderr);
     // Their sources are checked with the sources of the agent in the folder above.
     for kind in ["tool", "callback"] {
-        let created = hatchery(&folder.file("words"), &["new", kind, "--lang", "ts", "--kind", kind]).await?;
+        let name = format!("my-{kind}");
+        let created = hatchery(&folder.file("words"), &["new", &name, "--lang", "ts", "--kind", kind]).await?;
         ensure!(created.success, "{}", created.stderr);
     }
     let npm = async |args: &[&str]| {

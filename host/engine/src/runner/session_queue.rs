@@ -103,6 +103,7 @@ impl SessionQueue {
         self.slot(key).try_lock_owned().ok()
     }
 
+    /// Returns the lock of a session, which then is the most recently used one.
     fn slot(&self, key: &SessionKey) -> Arc<AsyncMutex<Option<CachedSession>>> {
         let mut cache = self.cache();
         cache.turns += 1;
