@@ -112,7 +112,7 @@ async fn an_untrusted_folder_has_no_access_to_the_machine() -> Result<()> {
         .folder
         .write("peeker/conversation.yaml", "app: peeker\nturns: [{user: Go on, expect: [{text: done}]}]\n")?;
     let test = untrusted.hatchery(&["test", "."]).await?;
-    ensure!(!test.success && test.stdout.contains("app `peeker` not found"), "{}", test.stdout);
+    ensure!(!test.success && test.stdout.contains("app `peeker` cannot be used: "), "{}", test.stdout);
     let doctor = untrusted.hatchery(&["doctor", "."]).await?;
     ensure!(!doctor.success && doctor.stdout.contains("\n      hatchery trust .\n"), "{}", doctor.stdout);
 

@@ -9,7 +9,9 @@ use hatchery_core::{
     Services, Session, SessionKey, StoreError, Tool,
 };
 use hatchery_engine::build::custom;
-use hatchery_engine::builtin::{DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin};
+use hatchery_engine::builtin::{
+    DataStoreSpec, ExampleTool, LongRunning, ModelTool, VertexAiSearch, tool as builtin, tools as builtins,
+};
 use hatchery_engine::{AgentTool, App, AppSettings, MemoryAddition, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
@@ -295,9 +297,9 @@ async fn model_tools_are_requested_and_rejected_for_other_models() {
 #[test]
 fn model_tools_are_listed() {
     for name in ModelTool::NAMES {
-        assert!(tools().contains(name), "{name}");
+        assert!(builtins().contains(name), "{name}");
     }
-    for (name, tool) in tools().names().filter_map(|name| Some((name, builtin(name)?))) {
+    for (name, tool) in builtins().names().filter_map(|name| Some((name, builtin(name)?))) {
         assert_eq!(ModelTool::NAMES.contains(&name), !tool.is_callable() && name != "preload_memory", "{name}");
     }
 }

@@ -216,7 +216,7 @@ async fn artifacts_of_the_previous_layout_are_found() {
         assert_eq!(artifacts.load(&key, "Report.TXT", None).await.unwrap(), Some(Part::text("old")));
         let other = SessionKey::new("My App", "ann", "s1");
         assert_eq!(artifacts.load(&other, "x", None).await.unwrap(), Some(Part::text("old")));
-        let long = SessionKey::new("My App", "ann", &long);
+        let long = SessionKey::new("My App", "ann", long.as_str());
         assert_eq!(artifacts.load(&long, "y", None).await.unwrap(), Some(Part::text("old")));
         assert_eq!(artifacts.usage(&other).await.unwrap().user_versions, 2);
     }

@@ -86,7 +86,7 @@ async fn a_tampered_file_is_an_error_that_names_it_and_both_digests() -> Result<
     );
     let json = stage.pull(&["--json"]).await?;
     ensure!(!json.success);
-    contains(&json.stdout, &["{\"error\":", "swap.wasm: expected sha256:"]);
+    contains(&json.stdout, &["{\"name\":\"swap\",\"error\":", "swap.wasm: expected sha256:"]);
     content(stage.pull(&["--update"]).await?)?;
     assert_eq!(stage.pulled("swap.wasm")?, swap(Older)?);
     Ok(())
