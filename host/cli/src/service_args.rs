@@ -56,7 +56,7 @@ impl ServiceArgs {
         // A mistyped folder would be created, and have no data.
         if let Some(data) = self.data_dir.as_ref().filter(|data| !data.is_dir()) {
             bail!(
-                "--data-dir {} is not a folder; name the data folder of the server, or create it for an import",
+                "--data-dir {} is not a folder; name the data folder of the server, or create it first",
                 data.display()
             );
         }

@@ -120,7 +120,8 @@ async fn a_data_folder_that_does_not_exist_is_refused() -> Result<()> {
     let sessions = [&["sessions", "list"], &whose[..]].concat();
     for command in [vec!["backup", "copy"], sessions, vec!["memory", "list"]] {
         let output = hatchery(&folder.served(), &[&command[..], &["--data-dir", "mistyped"]].concat()).await?;
-        let expected = "error: --data-dir mistyped is not a folder; name the data folder of the server\n";
+        let expected =
+            "error: --data-dir mistyped is not a folder; name the data folder of the server, or create it first\n";
         assert_eq!((output.success, output.stderr.as_str()), (false, expected), "{command:?}: {}", output.stdout);
     }
     ensure!(!folder.file("mistyped").exists() && !folder.file("copy").exists());
