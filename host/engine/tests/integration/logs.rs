@@ -1,12 +1,15 @@
 //! Captures of warnings, and of the whole log.
 
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
+
+/// With a single subscriber, an event that a thread without one records first would be disabled for all threads.
+static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningSubscriber(Arc::default())));
 
 /// Captures the warnings of this thread until it is dropped.
 pub struct Warnings {
@@ -16,6 +19,7 @@ pub struct Warnings {
 
 impl Warnings {
     pub fn capture() -> Self {
+        LazyLock::force(&SECOND_SUBSCRIBER);
         let lines = Arc::default();
         let guard = tracing::subscriber::set_default(WarningSubscriber(Arc::clone(&lines)));
         Self { lines, _guard: guard }
@@ -66,6 +70,7 @@ pub fn capture_log() -> (Arc<Mutex<Vec<u8>>>, DefaultGuard) {
             Ok(())
         }
     }
+    LazyLock::force(&SECOND_SUBSCRIBER);
     let log = Arc::new(Mutex::new(Vec::new()));
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(writer.clone())).finish();

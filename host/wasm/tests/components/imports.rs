@@ -1,14 +1,14 @@
 //! Imports of components: settings, log lines, and calls during `describe`.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use hatchery_core::{ItemResolver, JsonMap};
 use hatchery_wasm::{ComponentSettings, Limits};
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 use crate::support::{TestCatalog, call};
 
@@ -71,9 +71,19 @@ async fn log_lines_of_a_component_have_its_name_session_and_run() {
     }
 }
 
+/// With a single subscriber, an event that a thread without one records first would be disabled for all threads.
+static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(CapturedLog(Arc::default())));
+
 /// Captures the log of this thread.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct CapturedLog(Arc<Mutex<Vec<Line>>>);
+
+impl Default for CapturedLog {
+    fn default() -> Self {
+        LazyLock::force(&SECOND_SUBSCRIBER);
+        Self(Arc::default())
+    }
+}
 
 #[derive(Clone, Default)]
 struct Line {
