@@ -20,6 +20,7 @@ mod session_history;
 mod session_queue;
 mod start;
 mod turn;
+mod turn_ends;
 mod turn_plan;
 mod user_message;
 mod user_runs;
@@ -47,9 +48,9 @@ use retention::UndeletedSessions;
 use run_bus::RunBus;
 pub use run_bus::RunInProgress;
 use run_records::attach;
-use session_access::TurnEndTasks;
 use session_queue::SessionQueue;
 use start::RunKind;
+use turn_ends::TurnEnds;
 use user_runs::UserRuns;
 
 /// Maximum number of events that a client has not read. A run waits for its client from there on.
@@ -86,7 +87,7 @@ struct RunnerInner {
     keeps_artifacts: AtomicBool,
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
-    turn_ends: Mutex<TurnEndTasks>,
+    turn_ends: TurnEnds,
     /// Expired sessions that earlier searches could not delete, until a search reaches the end.
     undeleted: Mutex<UndeletedSessions>,
     run_bus: Arc<RunBus>,
@@ -176,7 +177,7 @@ impl Runner {
             turn_lease: Mutex::new(TURN_LEASE),
             keeps_artifacts: AtomicBool::new(false),
             spans: None,
-            turn_ends: Mutex::default(),
+            turn_ends: TurnEnds::default(),
             undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: OnceLock::new(),
@@ -227,7 +228,7 @@ impl Runner {
             turn_lease: Mutex::new(self.0.turn_lease()),
             keeps_artifacts: AtomicBool::new(self.0.keeps_artifacts.load(Ordering::Relaxed)),
             spans: spans.clone(),
-            turn_ends: Mutex::default(),
+            turn_ends: TurnEnds::default(),
             undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
@@ -307,8 +308,7 @@ impl Runner {
         let mut active_runs = self.0.active_runs.subscribe();
         // `self` has the sender, so waiting cannot fail.
         let _ = active_runs.wait_for(|runs| *runs == 0).await;
-        let turn_ends = std::mem::take(&mut *self.0.turn_ends.lock_unpoisoned());
-        turn_ends.end_all().await;
+        self.0.turn_ends.end_all().await;
         self.0.compactions.drain().await;
     }
 
@@ -325,17 +325,34 @@ impl Runner {
     /// If the message or an id is invalid, the session does not exist and `auto_create_session` is off, the run to
     /// resume does not exist, a plugin cannot be resolved, or the user has used up a quota.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
-        if let Some(id) = &request.run_id {
-            request.check(false)?;
-            let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
-            if self.0.run_bus.has(&key, id)
-                && self.0.services.sessions.runs().is_some()
-                && let Some(updates) = self.follow(&key, id, 0).await?
-            {
-                return Ok(attach(updates, &request, id.clone()));
-            }
+        match self.attach_to_known(&app, &request).await? {
+            Some(run) => Ok(run),
+            None => self.start(app, request, RunKind::Foreground).await,
         }
-        self.start(app, request, RunKind::Foreground).await
+    }
+
+    /// Like [`Runner::run`], but the run begins in the task of the caller, and gets a separate task when it first waits
+    /// for something. `permit` is dropped once the runner counts the run.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub async fn run_inline(&self, app: Arc<App>, request: RunRequest, permit: RunPermit) -> Result<Run, RunError> {
+        match self.attach_to_known(&app, &request).await? {
+            Some(run) => Ok(run),
+            None => self.start_inline(app, request, permit).await,
+        }
+    }
+
+    /// Returns the run that a request repeats, if it is one of this host.
+    async fn attach_to_known(&self, app: &App, request: &RunRequest) -> Result<Option<Run>, RunError> {
+        let Some(id) = &request.run_id else { return Ok(None) };
+        request.check(false)?;
+        let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
+        if !self.0.run_bus.has(&key, id) || self.0.services.sessions.runs().is_none() {
+            return Ok(None);
+        }
+        let updates = self.follow(&key, id, 0).await?;
+        Ok(updates.map(|updates| attach(updates, request, id.clone())))
     }
 }
 

@@ -7,20 +7,13 @@ use std::time::Duration;
 
 use futures::future::{Either, MaybeDone, maybe_done, select};
 use futures::poll;
-use hatchery_core::sync::MutexExt;
-use hatchery_core::{
-    EventWindow, JsonMap, RunError, RunJournal, SessionKey, StoreError, TurnLease, TurnOpening, UptimeInstant,
-};
+use hatchery_core::{EventWindow, JsonMap, RunError, SessionKey, StoreError, TurnLease, TurnOpening, UptimeInstant};
 use tokio::runtime::Handle;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::RunnerInner;
 use super::session_queue::{AcquireSession, CachedSession, SessionGuard};
 use crate::tasks::run_to_completion;
-
-/// Time for which a lease is kept after its turn. A next turn of the same host reuses it, which saves two writes.
-const END_DELAY: Duration = Duration::from_millis(50);
 
 /// Polling interval for the end of another host's turn.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -60,7 +53,7 @@ impl Drop for LeaseGuard {
     fn drop(&mut self) {
         // Without a runtime, the process is about to end.
         if !self.is_used && Handle::try_current().is_ok() {
-            self.runner.end_turn_after(Duration::ZERO, self.lease.clone(), None);
+            self.runner.turn_ends.end_now(self.lease.clone());
         }
     }
 }
@@ -226,7 +219,7 @@ impl RunnerInner {
         match self.refresh(key, None).await {
             Ok(session) => Ok(TurnAccess::begun(session, lease)),
             Err(error) => {
-                self.end_turn_after(Duration::ZERO, lease, None);
+                self.turn_ends.end_now(lease);
                 Err(error)
             }
         }
@@ -245,47 +238,6 @@ impl RunnerInner {
             }
         }
         Ok(CachedSession::new(read(EventWindow::All).await?))
-    }
-
-    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it. Deletes the records
-    /// of the run if it has finished.
-    pub(super) fn end_turn(&self, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
-        self.end_turn_after(END_DELAY, lease, finished);
-    }
-
-    fn end_turn_after(&self, delay: Duration, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
-        let mut turn_ends = self.turn_ends.lock_unpoisoned();
-        while turn_ends.tasks.try_join_next().is_some() {}
-        let end_now = turn_ends.end_now.clone();
-        turn_ends.tasks.spawn(async move {
-            if let Some(journal) = finished
-                && let Err(error) = journal.finish().await
-            {
-                tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
-            }
-            let _ = end_now.run_until_cancelled(tokio::time::sleep(delay)).await;
-            match lease.end().await {
-                // Another turn has begun, or the session was deleted.
-                Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
-                Err(error) => tracing::warn!(code = error.code(), "a turn's lease was not ended: {error}"),
-            }
-        });
-    }
-}
-
-/// Turns that have ended and are still held for a moment.
-#[derive(Default)]
-pub(super) struct TurnEndTasks {
-    tasks: JoinSet<()>,
-    /// Cancelled to end the turns without further delay.
-    end_now: CancellationToken,
-}
-
-impl TurnEndTasks {
-    /// Ends all turns at once.
-    pub(super) async fn end_all(self) {
-        self.end_now.cancel();
-        self.tasks.join_all().await;
     }
 }
 

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use hatchery_core::{
     Invocation, RunError, RunTransition, Services, SessionKey, StoreError, TaskScope, new_invocation_id,
 };
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use super::live::LiveStart;
 use super::nested::{LiveParent, NestedRun};
@@ -15,7 +17,7 @@ use super::resumption::ResumedRun;
 use super::session_access::QueuePosition;
 use super::turn::TurnRequest;
 use super::user_runs::UserRunGuard;
-use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunRequest, Runner, RunnerInner};
+use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunPermit, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 use crate::run::PinnedModels;
 use crate::tools::credential;
@@ -81,6 +83,27 @@ struct RunIds {
 impl Runner {
     /// Starts a run in a separate task.
     pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
+        let (run, queued) = self.queue_run(app, request, kind).await?;
+        queued.spawn();
+        Ok(run)
+    }
+
+    /// Starts a run in the task of the caller. From its first wait on, it has a separate task. `permit` is dropped once
+    /// the run is counted.
+    pub(super) async fn start_inline(
+        &self,
+        app: Arc<App>,
+        request: RunRequest,
+        permit: RunPermit,
+    ) -> Result<Run, RunError> {
+        let (run, queued) = self.queue_run(app, request, RunKind::Foreground).await?;
+        drop(permit);
+        queued.run_inline();
+        Ok(run)
+    }
+
+    /// Admits a run, and enters the queue of its session.
+    async fn queue_run(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<(Run, QueuedRun), RunError> {
         let requested = Instant::now();
         request.check(matches!(kind, RunKind::Live(_)))?;
         let plugins = self.0.plugins.current()?;
@@ -121,8 +144,8 @@ impl Runner {
             requested,
         };
         let runner = self.0.clone();
-        QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run }.spawn(task_scope);
-        Ok(run)
+        let queued = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run, task_scope };
+        Ok((run, queued))
     }
 }
 
@@ -203,21 +226,37 @@ struct QueuedRun {
     turn: TurnRequest,
     active_run: Arc<ActiveRun>,
     user_run: Option<UserRunGuard>,
+    /// The scope of the run whose code has started this one.
+    task_scope: Option<TaskScope>,
 }
 
 impl QueuedRun {
-    /// Runs in a separate task, which has the scope of the run whose code has started this one.
-    fn spawn(self, scope: Option<TaskScope>) {
+    /// Runs in a separate task.
+    fn spawn(self) {
+        tokio::spawn(self.into_task());
+    }
+
+    /// Runs in the task of the caller until the run waits for something, and from then on in a separate task, in the
+    /// same tracing span. Most runs on sessions in memory need no second task, and wake no other thread.
+    fn run_inline(self) {
+        let mut task = self.into_task();
+        if (&mut task).now_or_never().is_none() {
+            tokio::spawn(task.in_current_span());
+        }
+    }
+
+    fn into_task(mut self) -> BoxFuture<'static, ()> {
+        let scope = self.task_scope.take();
         let task = self.run().boxed();
-        tokio::spawn(match scope {
+        match scope {
             Some(scope) => scope(task),
             None => task,
-        });
+        }
     }
 
     /// Waits for the session and runs the turn. The client gets the error of a run that fails.
     async fn run(self) {
-        let Self { runner, key, id, is_background, position, turn, active_run, user_run } = self;
+        let Self { runner, key, id, is_background, position, turn, active_run, user_run, task_scope: _ } = self;
         let client = turn.client.clone();
         let (cancel, caller_cancel) = (turn.request.cancel.clone(), turn.caller_cancel.clone());
         let create = turn.request.config.auto_create_session;

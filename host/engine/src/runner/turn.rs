@@ -128,7 +128,7 @@ impl RunnerInner {
             Ok(finished) => (Ok(()), finished),
             Err(error) => (Err(error), None),
         };
-        self.end_turn(lease, finished);
+        self.turn_ends.end(lease, finished);
         result
     }
 

@@ -444,3 +444,30 @@ async fn permits_and_active_runs_share_one_maximum() {
     app.runner.drain().await;
     assert!(app.runner.try_acquire(1).is_some());
 }
+
+#[tokio::test]
+async fn an_inline_run_that_waits_for_nothing_has_ended_when_it_is_returned() {
+    let app = Harness::new(llm("echo", Scripted::new().default_reply("hi"))).await;
+    let permit = app.runner.try_acquire(1).unwrap();
+    let request = app.request(Content::user("hello"));
+    let run = app.runner.run_inline(app.app.clone(), request, permit).await.unwrap();
+    assert_eq!(app.runner.active_runs(), 0);
+    assert_eq!(brief(&run.collect().await.unwrap()[0]), "echo: hi");
+}
+
+#[tokio::test]
+async fn an_inline_run_that_waits_continues_without_its_caller_and_its_permit() {
+    let (agent, entered, leave, _) = gate();
+    let app = Harness::new(agent).await;
+    let permit = app.runner.try_acquire(2).unwrap();
+    let request = app.request(Content::user("hello"));
+    let run = app.runner.run_inline(app.app.clone(), request, permit).await.unwrap();
+    assert_eq!(app.runner.active_runs(), 1);
+    // The run has no permit any more, so there is one for a second run.
+    assert!(app.runner.try_acquire(2).is_some());
+    drop(run);
+    entered.acquire().await.unwrap().forget();
+    leave.add_permits(1);
+    app.runner.drain().await;
+    assert_eq!(app.session().await.events.len(), 2);
+}

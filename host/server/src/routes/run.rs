@@ -95,8 +95,8 @@ pub(super) async fn start(
     let app = permitted_app(state, principal, &body)?;
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let request = RunRequest { trace_parent, ..request(body, streaming_mode, cancel.clone())? };
-    let _permit = state.acquire_run_permit()?;
-    let run = state.runner().run(app, request).await?;
+    let permit = state.acquire_run_permit()?;
+    let run = state.runner().run_inline(app, request, permit).await?;
     Ok(StartedRun { run, guard: cancel_on_disconnect.then(|| cancel.clone().drop_guard()) })
 }
 
