@@ -752,6 +752,8 @@ export type RunBody = {
   /** True if the response does not wait for the run (`/run` and `/ws` only). */
   background?: boolean;
   cancelOnDisconnect?: boolean;
+  /** Metadata for every event of the run, at most 16 KiB of JSON. */
+  customMetadata?: JsonObject;
   invocationId?: string;
   newMessage?: Content;
   /** The id of the run, which makes the request idempotent. Can also be set by the header `Idempotency-Key`. */
