@@ -156,11 +156,12 @@ impl AgentContext {
             actions.state_delta = self.call.invocation.apply_temp_state(actions.state_delta);
             data.actions = actions;
         }
-        let Invocation { signer, session_key, .. } = self.call.invocation.as_ref();
+        let Invocation { signer, session_key, run_config, .. } = self.call.invocation.as_ref();
         match claim.or(admitted).filter(|_| !data.partial) {
             Some(claim) => signer.sign(session_key, &mut data, claim),
             None => remove_proof(&mut data),
         }
+        run_config.add_custom_metadata(&mut data);
         let event = self.sink.emit(Event::new(data)).await?;
         if !event.partial {
             self.call.span().add_event(&event.id);

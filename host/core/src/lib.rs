@@ -124,7 +124,7 @@ pub use plugin::{Plugin, PluginInfo};
 pub use provenance::{Claim, EventSigner, PROOF_KEY, generate_secret, remove_proof};
 pub use resolver::{ItemResolver, ResolveError};
 pub use retention::{ExpiredSession, ExpiryRule};
-pub use run_config::{RunConfig, ToolExecution};
+pub use run_config::{MAX_RUN_METADATA_BYTES, RunConfig, ToolExecution};
 pub use run_usage::{RunUsage, TokenCounter, UsageSnapshot};
 pub use services::Services;
 pub use session::{EventWindow, Session, SessionService};

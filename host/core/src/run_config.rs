@@ -1,9 +1,21 @@
 //! Settings and limits of one run.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
+use crate::event::EventData;
+use crate::json::JsonMap;
 use crate::live::LiveConnectConfig;
 use crate::model::StreamingMode;
+
+/// The largest custom metadata of a run, in bytes of JSON.
+pub const MAX_RUN_METADATA_BYTES: usize = 16 << 10;
+
+/// Prefixes of keys of custom metadata that requests cannot set: those of the host, of agents of other hosts, of ADK and
+/// of Agent Engine.
+const RESERVED_PREFIXES: [&str; 5] = ["hatchery:", "a2a:", "__adk_internal_", "_compaction", "_usage_metadata"];
 
 /// The settings of a run.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +50,26 @@ pub struct RunConfig {
     pub group_function_responses: Option<bool>,
     /// The settings of live connections; `None` unless the run is live.
     pub live: Option<LiveConnectConfig>,
+    /// Custom metadata that the events of the run get in addition to their own. Reserved keys are left out.
+    pub custom_metadata: Option<Arc<JsonMap>>,
+}
+
+impl RunConfig {
+    /// Adds the custom metadata of the run to an event, whose own keys take precedence.
+    pub fn add_custom_metadata(&self, event: &mut EventData) {
+        let Some(metadata) = &self.custom_metadata else { return };
+        let is_reserved = |key: &str| RESERVED_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let mut added = metadata.iter().filter(|(key, _)| !is_reserved(key)).peekable();
+        if added.peek().is_none() {
+            return;
+        }
+        let own = event.custom_metadata.get_or_insert_with(|| Box::new(Value::Object(JsonMap::new())));
+        if let Value::Object(own) = own.as_mut() {
+            for (key, value) in added {
+                own.entry(key.as_str()).or_insert_with(|| value.clone());
+            }
+        }
+    }
 }
 
 impl Default for RunConfig {
@@ -57,6 +89,7 @@ impl Default for RunConfig {
             save_live_audio_as_artifacts: false,
             group_function_responses: None,
             live: None,
+            custom_metadata: None,
         }
     }
 }

@@ -214,7 +214,7 @@ impl Plugins {
 /// Returns the event that replaces `event`. It is signed if `event` is signed and the author is the same, so that the
 /// proof covers the stored event.
 fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
-    let Invocation { signer, session_key, .. } = cx.invocation.as_ref();
+    let Invocation { signer, session_key, run_config, .. } = cx.invocation.as_ref();
     let mut data = EventData {
         id: event.id.clone(),
         invocation_id: event.invocation_id.clone(),
@@ -238,6 +238,7 @@ fn replacement(cx: &CallContext, event: &Event, data: EventData) -> EventData {
         Some(claim) => signer.sign(session_key, &mut data, claim),
         None => remove_proof(&mut data),
     }
+    run_config.add_custom_metadata(&mut data);
     data
 }
 

@@ -52,6 +52,15 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
     let planner = planner.context("trip-planner")?;
     assert_eq!(planner["rootAgentName"], "trip_planner");
     assert_eq!(planner["description"], "Plans a trip.");
+    assert_eq!(
+        (&planner["language"], &planner["agents"]["trip_planner"]["kind"]),
+        (&json!("yaml"), &json!("sequential"))
+    );
+    let dice = host.get("/apps/dice/app-info").await?.json(200)?;
+    assert_eq!((&dice["language"], &dice["rootAgentName"]), (&json!("wasm"), &json!("dice")));
+    let tools = dice["agents"]["dice"]["tools"].as_array().context("tools")?;
+    let roll = tools.iter().map(|tool| &tool["functionDeclarations"][0]).find(|tool| tool["name"] == "roll_die");
+    assert_eq!(roll.context("roll_die")?["parametersJsonSchema"]["type"], "object");
     Ok(())
 }
 

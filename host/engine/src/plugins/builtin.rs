@@ -21,6 +21,7 @@ static PLUGINS: LazyLock<Factories<Arc<dyn Plugin>>> = LazyLock::new(|| {
     plugins.register_alias("logging_plugin", "logging");
     plugins.register_alias("context_filter_plugin", "context_filter");
     plugins.register_alias("reflect_and_retry_plugin", "reflect_and_retry");
+    plugins.register_alias("reflect_retry_tool_plugin", "reflect_and_retry");
     plugins
 });
 

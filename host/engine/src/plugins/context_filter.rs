@@ -1,6 +1,6 @@
 //! A plugin that limits the number of turns in prompts.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ impl Callback for ContextFilter {
     }
 
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
-        let start = first_kept(&request.contents, &user_messages(&cx.invocation.events()), self.0);
+        let events = cx.invocation.events();
+        let start = first_kept(&request.contents, UserMessages::new(events.iter().rev()), self.0);
         request.contents = request.contents.skip(start);
         Ok(None)
     }
@@ -41,11 +42,40 @@ impl Callback for ContextFilter {
 
 impl Plugin for ContextFilter {}
 
-/// Returns the user's messages without answers to calls, oldest first.
-fn user_messages(events: &Vector<Arc<Event>>) -> Vec<Vec<&Part>> {
-    let by_user = events.iter().filter(|event| event.author == USER_AUTHOR);
-    let messages = by_user.filter_map(|event| event.content.as_deref()).map(message_parts);
-    messages.filter(|message| !message.is_empty()).collect()
+/// The user's messages without answers to calls, newest first. Events are read as far as they are needed.
+struct UserMessages<'a, I> {
+    /// The events that are older than the messages.
+    events: I,
+    messages: VecDeque<Vec<&'a Part>>,
+}
+
+impl<'a, I: Iterator<Item = &'a Arc<Event>>> UserMessages<'a, I> {
+    /// Creates the messages of events that begin with the newest.
+    fn new(events: I) -> Self {
+        Self { events, messages: VecDeque::new() }
+    }
+
+    /// Removes the newest message that a prompt's content is, and all that are newer. Returns false if there is none.
+    fn take(&mut self, content: &Content) -> bool {
+        if !may_be_message(content) {
+            return false;
+        }
+        if let Some(index) = self.messages.iter().position(|message| is_message(message, content)) {
+            self.messages.drain(..=index);
+            return true;
+        }
+        for event in self.events.by_ref().filter(|event| event.author == USER_AUTHOR) {
+            let message = event.content.as_deref().map(message_parts).unwrap_or_default();
+            if is_message(&message, content) {
+                self.messages.clear();
+                return true;
+            }
+            if !message.is_empty() {
+                self.messages.push_back(message);
+            }
+        }
+        false
+    }
 }
 
 /// Returns the parts that are not answers to calls.
@@ -54,22 +84,25 @@ fn message_parts(content: &Content) -> Vec<&Part> {
 }
 
 /// Returns the index of the first content to keep.
-fn first_kept(contents: &Vector<Arc<Content>>, messages: &[Vec<&Part>], turns: NonZeroUsize) -> usize {
-    let (mut turns_left, mut messages) = (turns.get(), messages);
+fn first_kept<'a>(
+    contents: &Vector<Arc<Content>>,
+    mut messages: UserMessages<'a, impl Iterator<Item = &'a Arc<Event>>>,
+    turns: NonZeroUsize,
+) -> usize {
+    let mut turns_left = turns.get();
     // Answers whose calls are further up.
     let mut open_answers: HashSet<&str> = HashSet::new();
     let mut is_message_next = false;
     for (index, content) in contents.iter().enumerate().rev() {
-        let message = messages.iter().rposition(|message| is_message(message, content));
+        let is_message = messages.take(content);
         // Several messages in a row are one turn.
-        if is_message_next && message.is_none() {
+        if is_message_next && !is_message {
             turns_left = turns_left.saturating_sub(1);
             if turns_left == 0 && open_answers.is_empty() {
                 return index + 1;
             }
         }
-        is_message_next = message.is_some();
-        messages = messages.get(..message.unwrap_or(messages.len())).unwrap_or_default();
+        is_message_next = is_message;
         for call in content.function_calls() {
             open_answers.remove(call.id.as_deref().unwrap_or_default());
         }
@@ -78,27 +111,45 @@ fn first_kept(contents: &Vector<Arc<Content>>, messages: &[Vec<&Part>], turns: N
     0
 }
 
+/// Returns true if a prompt's content has the role and the kinds of parts of a user's message.
+fn may_be_message(content: &Content) -> bool {
+    let is_answer = |part: &Part| matches!(part.data, PartData::FunctionResponse(_));
+    content.role.as_deref() != Some("model") && !content.parts.is_empty() && !content.parts.iter().any(is_answer)
+}
+
 /// Returns true if a prompt's content is this message. A file may be replaced by text about it.
 fn is_message(message: &[&Part], content: &Content) -> bool {
     let is_same = |(part, sent): (&&Part, &Part)| {
         *part == sent || matches!((&part.data, &sent.data), (PartData::InlineData(_), PartData::Text(_)))
     };
-    content.role.as_deref() != Some("model")
-        && message.len() == content.parts.len()
-        && message.iter().zip(&content.parts).all(is_same)
+    message.len() == content.parts.len() && message.iter().zip(&content.parts).all(is_same)
 }
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{FunctionCall, FunctionResponse, PartData};
+    use std::cell::Cell;
+
+    use hatchery_core::{EventData, FunctionCall, FunctionResponse, PartData};
 
     use super::*;
 
     fn first(words: &[&str], turns: usize) -> usize {
+        first_and_reads(words, turns).0
+    }
+
+    /// Returns the index of the first content to keep, and the number of events that were read.
+    fn first_and_reads(words: &[&str], turns: usize) -> (usize, usize) {
         let contents: Vector<_> = words.iter().map(|word| Arc::new(content(word))).collect();
-        let users = words.iter().zip(&contents).filter(|(word, _)| word.starts_with('u'));
-        let messages: Vec<_> = users.map(|(_, content)| message_parts(content)).collect();
-        first_kept(&contents, &messages, NonZeroUsize::new(turns).unwrap())
+        let events: Vec<_> = words.iter().zip(&contents).map(|(word, content)| event(word, content.clone())).collect();
+        let reads = Cell::new(0);
+        let newest_first = events.iter().rev().inspect(|_| reads.set(reads.get() + 1));
+        let first = first_kept(&contents, UserMessages::new(newest_first), NonZeroUsize::new(turns).unwrap());
+        (first, reads.get())
+    }
+
+    fn event(word: &str, content: Arc<Content>) -> Arc<Event> {
+        let author = if word.starts_with(['u', 'r']) { USER_AUTHOR } else { "agent" };
+        Event::new(EventData { author: author.into(), content: Some(content), ..EventData::default() })
     }
 
     /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `t` another text in the user's
@@ -127,6 +178,13 @@ mod tests {
         assert_eq!(first(&words, 2), 2);
         assert_eq!(first(&words, 3), 0);
         assert_eq!(first(&words, 9), 0);
+    }
+
+    #[test]
+    fn only_the_events_of_the_newest_turns_are_read() {
+        let words: Vec<_> = ["u", "c1", "r1", "m"].into_iter().cycle().take(400).collect();
+        assert_eq!(first_and_reads(&words, 1), (396, 4));
+        assert_eq!(first_and_reads(&words, 3), (388, 12));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallerOrigin, Content, Event, FunctionResponse, InputClient, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH, PartData,
-    RunConfig, RunError, TraceParent, USER_AUTHOR, check_message, invalid_message, is_json_too_deep,
+    CallerOrigin, Content, Event, FunctionResponse, InputClient, JsonMap, MAX_ID_BYTES, MAX_JSON_DEPTH,
+    MAX_RUN_METADATA_BYTES, PartData, RunConfig, RunError, TraceParent, USER_AUTHOR, check_message, invalid_message,
+    is_json_too_deep, json_len,
 };
 use imbl::Vector;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 /// A request for one turn of a session.
@@ -74,7 +76,7 @@ impl RunRequest {
     ///
     /// # Errors
     /// If there is neither a message nor a run to resume, the message is not one of a user, the id of the run is invalid,
-    /// or a state value is nested too deeply.
+    /// a state value is nested too deeply, or the custom metadata is too large or nested too deeply.
     pub(super) fn check(&self, is_live: bool) -> Result<(), RunError> {
         match &self.message {
             Some(message) => check_message(message)?,
@@ -92,6 +94,9 @@ impl RunRequest {
                 let message = format!("the id of a run has 1 to {MAX_ID_BYTES} bytes and no control characters");
                 return Err(RunError::BadInput(message));
             }
+        }
+        if let Some(metadata) = &self.config.custom_metadata {
+            check_custom_metadata(metadata)?;
         }
         check_state(&self.state_delta)
     }
@@ -111,6 +116,25 @@ impl RunRequest {
         }
         Ok(())
     }
+}
+
+/// Checks the custom metadata of a run, which each of its events stores.
+///
+/// # Errors
+/// If it has too many bytes, or is nested too deeply.
+fn check_custom_metadata(metadata: &JsonMap) -> Result<(), RunError> {
+    let bytes = json_len(metadata);
+    if bytes > MAX_RUN_METADATA_BYTES {
+        return Err(RunError::BadInput(format!(
+            "the custom metadata of the run has {bytes} bytes, and at most {MAX_RUN_METADATA_BYTES} are stored with each \
+             event; send larger data as state"
+        )));
+    }
+    if is_json_too_deep(&Value::Object(metadata.clone())) {
+        let message = format!("the custom metadata of the run is nested more than {MAX_JSON_DEPTH} levels deep");
+        return Err(RunError::BadInput(message));
+    }
+    Ok(())
 }
 
 /// Checks changes of state that come with a message.

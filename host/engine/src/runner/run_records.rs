@@ -35,13 +35,15 @@ struct StoredRequest {
     is_streaming: bool,
     #[serde(default)]
     origin: CallerOrigin,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    custom_metadata: Option<Arc<JsonMap>>,
 }
 
 impl Runner {
     /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one that
     /// [continues](Runner::continue_run) background runs takes over. A run that the session has already is returned as it
-    /// is. Of the settings of the request only the streaming mode is kept when another host takes over. A message that
-    /// answers calls begins a run if the app is not resumable and the request names the run.
+    /// is. Of the settings of the request only the streaming mode and the custom metadata are kept when another host takes
+    /// over. A message that answers calls begins a run if the app is not resumable and the request names the run.
     ///
     /// # Errors
     /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and
@@ -117,11 +119,12 @@ impl Runner {
         }
         let stored = run.request.as_deref().and_then(|request| serde_json::from_str::<StoredRequest>(request).ok());
         let request = match stored {
-            Some(StoredRequest { message, state_delta, is_streaming, origin }) => RunRequest {
+            Some(StoredRequest { message, state_delta, is_streaming, origin, custom_metadata }) => RunRequest {
                 run_id: Some(run.id.clone()),
                 state_delta,
                 config: RunConfig {
                     streaming_mode: if is_streaming { StreamingMode::On } else { StreamingMode::Off },
+                    custom_metadata,
                     ..RunConfig::default()
                 },
                 origin,
@@ -195,6 +198,7 @@ impl RunnerInner {
             state_delta: request.state_delta.clone(),
             is_streaming: request.config.streaming_mode == StreamingMode::On,
             origin: request.origin,
+            custom_metadata: request.config.custom_metadata.clone(),
         });
         let stored = stored.map(|stored| serde_json::to_string(&stored)).transpose();
         let stored = stored.map_err(|error| StoreError::backend("a request cannot be written", error))?;

@@ -403,14 +403,15 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
         invocation = %invocation.id, session = %invocation.session_key, code = error.code(),
         "run failed: {}", escape_control(&error.to_string())
     );
-    let event = Event::new(EventData {
+    let mut data = EventData {
         invocation_id: invocation.id.clone(),
         author: run.failed_agent(),
         error_code: Some(error.code().into()),
         error_message: Some(error.client_message()),
         ..EventData::default()
-    });
-    let Err(failure) = log.append_failure(event).await else { return true };
+    };
+    invocation.run_config.add_custom_metadata(&mut data);
+    let Err(failure) = log.append_failure(Event::new(data)).await else { return true };
     tracing::error!(invocation = %invocation.id, "the failure could not be stored: {failure}");
     matches!(failure, RunError::Store(StoreError::QuotaExceeded { .. }))
 }

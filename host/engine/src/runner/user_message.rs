@@ -58,7 +58,9 @@ pub(super) fn event_data(cx: &CallContext, author: &str, content: Option<Arc<Con
     let mut actions = cx.take_actions();
     actions.state_delta = cx.invocation.apply_temp_state(actions.state_delta);
     let invocation_id = cx.invocation.id.clone();
-    EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() }
+    let mut data = EventData { invocation_id, author: author.into(), content, actions, ..EventData::default() };
+    cx.invocation.run_config.add_custom_metadata(&mut data);
+    data
 }
 
 /// Returns a content with this role, unless it has one.

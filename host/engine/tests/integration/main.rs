@@ -46,6 +46,7 @@ mod provenance;
 mod repeated_requests;
 mod resumption;
 mod retention;
+mod run_metadata;
 mod runner;
 mod static_catalog;
 mod stored_runs;

@@ -118,6 +118,8 @@ async fn builtin_plugins_are_found_by_name_and_alias() {
         {"name": "reflect_and_retry_plugin", "args": {"max_retries": 1}},
     ]);
     assert_eq!(TestCatalogSource::new(None).plugins(list).unwrap().names(), [names[0], names[2], names[3]]);
+    let list = json!([{"name": "reflect_retry_tool_plugin", "args": {"max_retries": 1}}]);
+    assert_eq!(TestCatalogSource::new(None).plugins(list).unwrap().names(), [names[3]]);
 }
 
 #[tokio::test]

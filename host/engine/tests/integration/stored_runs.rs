@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
-    Agent, CallContext, Content, Event, FunctionDeclaration, JsonMap, ModelErrorKind, RunError, RunService, RunState,
-    RunTransition, Services, SessionKey, StoredRun, Tool, ToolError,
+    Agent, CallContext, Content, Event, FunctionDeclaration, JsonMap, ModelErrorKind, RunConfig, RunError, RunService,
+    RunState, RunTransition, Services, SessionKey, StoredRun, Tool, ToolError,
 };
 use hatchery_engine::{App, AppSettings, RunRequest, RunUpdate, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -375,7 +375,10 @@ async fn a_run_that_waits_for_an_answer_can_be_answered_or_cancelled() {
 
 /// Starts a background run on a host that stops in the middle of it.
 async fn interrupted_in_background(app: &mut Harness, tool: &HeldTool, id: &str) {
-    let accepted = app.runner.run_in_background(app.app.clone(), with_id(id)).await.unwrap();
+    let custom_metadata = Some(Arc::new(map(json!({"ticket": 7}))));
+    let config = RunConfig { custom_metadata, ..RunConfig::default() };
+    let request = RunRequest { config, ..with_id(id) };
+    let accepted = app.runner.run_in_background(app.app.clone(), request).await.unwrap();
     assert!(accepted.is_background && accepted.state.is_active());
     tool.entered.notified().await;
     app.runner.stop_runs();
@@ -394,6 +397,8 @@ async fn a_background_run_is_continued_by_another_host() {
     let (events, _, run) = follow(&app, "r1", 0).await;
     assert_eq!(events.last().unwrap(), "root: done");
     assert_eq!((run.state, run.attempts, run.request), (RunState::Done, 2, None));
+    let last = app.session().await.events.last().cloned().unwrap();
+    assert_eq!(last.custom_metadata.as_deref(), Some(&json!({"ticket": 7})), "also after the change of hosts");
     let repeated = app.runner.run_in_background(app.app.clone(), with_id("r1")).await.unwrap();
     assert_eq!(repeated, stored(&app, "r1").await);
 }

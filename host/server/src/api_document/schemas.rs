@@ -197,29 +197,6 @@ pub(crate) struct CodeExecutionResult {
     output: Option<String>,
 }
 
-/// An app with its agents.
-#[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct App {
-    name: String,
-    root_agent_name: String,
-    description: String,
-    is_computer_use: bool,
-    agents: Vec<Agent>,
-}
-
-#[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Agent {
-    name: String,
-    description: String,
-    /// `llm`, `sequential`, `parallel`, `loop` or `custom`.
-    kind: String,
-    sub_agents: Vec<String>,
-    model: Option<String>,
-    tools: Option<Vec<String>>,
-}
-
 /// The state of a run.
 #[derive(ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -33,6 +33,7 @@ impl Requirement {
                 (Some(app), Some(user)) => Self::User { app, user },
                 _ => Self::Operator,
             },
+            ["apps", app, "app-info"] => decode(app).map_or(Self::Operator, Self::App),
             [".well-known", "agent-card.json" | "agent.json"] => Self::EveryApp("the default app"),
             ["a2a", app, ..] => match decode(app) {
                 // ADK's clients mean the default app if there is none of this name.
@@ -96,7 +97,10 @@ mod tests {
         assert_eq!(Requirement::for_path("/run"), Requirement::Client);
         assert_eq!(Requirement::for_path("/config/telemetry"), Requirement::Client);
         assert_eq!(Requirement::for_path("/health"), Requirement::None);
-        assert_eq!(Requirement::for_path("/a2a/dice/v1/tasks"), Requirement::App("dice".into()));
+        for path in ["/a2a/dice/v1/tasks", "/apps/dice/app-info"] {
+            assert_eq!(Requirement::for_path(path), Requirement::App("dice".into()), "{path}");
+        }
+        assert_eq!(Requirement::for_path("/apps/%ff/app-info"), Requirement::Operator);
         for path in ["/a2a/remote/v1/message:send", "/a2a/%72emote/v1/message:send"] {
             assert_eq!(Requirement::for_path(path), Requirement::EveryApp("remote"), "{path}");
         }

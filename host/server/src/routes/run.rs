@@ -63,6 +63,10 @@ pub(super) struct RunBody {
     state_delta: Option<JsonMap>,
     #[serde(alias = "cancel_on_disconnect")]
     cancel_on_disconnect: Option<bool>,
+    /// Metadata for every event of the run, at most 16 KiB of JSON.
+    #[serde(alias = "custom_metadata")]
+    #[schema(value_type = Option<Object>)]
+    custom_metadata: Option<JsonMap>,
     /// True if the response does not wait for the run (`/run` and `/ws` only).
     pub(super) background: Option<bool>,
 }
@@ -123,7 +127,11 @@ fn request(body: RunBody, streaming_mode: StreamingMode, cancel: CancellationTok
         invocation_id,
         run_id: body.run_id,
         state_delta: body.state_delta.unwrap_or_default(),
-        config: RunConfig { streaming_mode, ..RunConfig::default() },
+        config: RunConfig {
+            streaming_mode,
+            custom_metadata: body.custom_metadata.map(Arc::new),
+            ..RunConfig::default()
+        },
         origin: CallerOrigin::Http,
         input: None,
         trace_parent: None,

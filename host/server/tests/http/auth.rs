@@ -124,11 +124,13 @@ async fn other_apps_are_as_if_they_did_not_exist() {
     assert_eq!(success(get(&host, BACKEND, "/list-apps").await).await, json!(["says", "streams"]));
     let detailed = success(get(&host, BACKEND, "/list-apps?detailed=true").await).await;
     assert_eq!(detailed["apps"].as_array().unwrap().len(), 2);
+    assert_eq!(success(get(&host, BACKEND, "/apps/says/app-info").await).await["name"], "says");
     for name in ["waits", "nothing"] {
         let expected = format!("App not found: {name}; GET /list-apps names those that you may use");
         let session = format!("/apps/{name}/users/u/sessions/s");
         for response in [
             get(&host, BACKEND, &session).await,
+            get(&host, BACKEND, &format!("/apps/{name}/app-info")).await,
             post(&host, BACKEND, &session, &json!({})).await,
             post(&host, BACKEND, "/run", &run_body(name, "hi")).await,
             post(&host, BACKEND, "/run_sse", &run_body(name, "hi")).await,

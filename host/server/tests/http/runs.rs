@@ -51,12 +51,55 @@ async fn keys_may_be_in_snake_case_and_unknown_ones_are_ignored() {
 }
 
 #[tokio::test]
+async fn every_event_of_a_run_has_the_custom_metadata_of_its_request() {
+    let host = Host::start().await;
+    let reserved = ["hatchery:proof", "a2a:context_id", "__adk_internal_x", "_compaction", "_usage_metadata"];
+    let own = |event: &Value| {
+        let mut metadata = event["customMetadata"].as_object().unwrap().clone();
+        metadata.remove("hatchery:proof");
+        metadata
+    };
+    for (app, count) in [("says", 1), ("streams", 3), ("fails", 2)] {
+        host.session(app).await;
+        let mut body = run_body(app, "hello");
+        body["streaming"] = json!(true);
+        body["customMetadata"] = json!({"ticket": {"number": 7}});
+        for key in reserved {
+            body["customMetadata"][key] = json!("forged");
+        }
+        let (_, frames) = stream(&host, &body).await;
+        let expected = json!({"ticket": {"number": 7}}).as_object().unwrap().clone();
+        for frame in &frames[..count] {
+            assert_eq!(own(&parse(frame)), expected, "{frame}");
+            assert!(!frame.contains("forged"), "{frame}");
+        }
+        let session = host.get_json(&format!("/apps/{app}/users/u/sessions/s")).await;
+        assert_eq!(session["events"][0]["author"], "user");
+        assert_eq!(own(&session["events"][0]), expected, "{session}");
+        assert!(session["events"][0]["customMetadata"]["hatchery:proof"].is_string(), "{session}");
+    }
+}
+
+#[tokio::test]
+async fn custom_metadata_of_a_run_has_a_limit() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let mut body = run_body("says", "hello");
+    body["customMetadata"] = json!({"a": "x".repeat(16 << 10)});
+    let refused = problem(host.post("/run", &body).await, 400, "BAD_INPUT").await;
+    let expected = "the custom metadata of the run has 16392 bytes, and at most 16384 are stored with each event; send \
+                    larger data as state";
+    assert_eq!(refused["detail"], expected);
+}
+
+#[tokio::test]
 async fn null_is_the_same_as_absent() {
     let host = Host::start().await;
     host.session("says").await;
     let mut body = run_body("says", "hello");
     body["stateDelta"] = Value::Null;
     body["streaming"] = Value::Null;
+    body["customMetadata"] = Value::Null;
     body["cancelOnDisconnect"] = Value::Null;
     body["newMessage"]["role"] = Value::Null;
     assert_eq!(host.post_json("/run", &body).await.as_array().unwrap().len(), 1);

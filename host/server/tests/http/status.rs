@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Host, run_body, wait_for};
+use crate::support::{Host, problem, run_body, wait_for};
 
 #[tokio::test]
 async fn apps_are_listed_by_name() {
@@ -23,10 +23,17 @@ async fn a_detailed_list_contains_the_agents_of_apps() {
     assert_eq!(
         list["apps"][2],
         json!({
-            "name": "says", "rootAgentName": "says", "description": "It says.", "isComputerUse": false,
-            "agents": [{"name": "says", "description": "It says.", "kind": "custom", "subAgents": [], "tools": []}],
+            "name": "says", "rootAgentName": "says", "description": "It says.", "language": "wasm",
+            "isComputerUse": false,
+            "agents": {"says": {
+                "name": "says", "description": "It says.", "instruction": "", "kind": "custom", "tools": [],
+                "sub_agents": [],
+            }},
         })
     );
+    assert_eq!(list["apps"][3]["language"], "yaml");
+    assert_eq!(host.get_json("/apps/says/app-info").await, list["apps"][2]);
+    problem(host.get("/apps/nobody/app-info").await, 404, "APP_NOT_FOUND").await;
 }
 
 #[tokio::test]

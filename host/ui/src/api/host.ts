@@ -2,7 +2,8 @@
 
 import { getJson, HostError, path, sendJson, sendRequest } from "./http";
 import { readData } from "./sse";
-import type { App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Memories, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
+import type { Agent, App, Catalog, ComponentDetail, HostEvent, Json, JsonObject, Memories, Part, Session, SessionEvent, StoredRun, TraceSpan } from "./types";
+import type { AgentInfo, AppInfo } from "./wire";
 
 export interface SessionKey {
   app: string;
@@ -36,7 +37,13 @@ export async function* followHostEvents(after: number, signal: AbortSignal, onOp
 export const readMetrics = async () => (await sendRequest("GET", "metrics")).text();
 
 export async function listApps(): Promise<App[]> {
-  return (await getJson<{ apps: App[] }>("list-apps?detailed=true")).apps;
+  const { apps } = await getJson<{ apps: AppInfo[] }>("list-apps?detailed=true");
+  return apps.map((app) => ({ ...app, agents: Object.values(app.agents).map(toAgent) }));
+}
+
+function toAgent({ name, description, kind, model, sub_agents, tools }: AgentInfo): Agent {
+  const toolNames = tools.flatMap(({ functionDeclarations }) => functionDeclarations.map((declaration) => declaration.name));
+  return { name, description, kind, model, subAgents: sub_agents, tools: toolNames };
 }
 
 /** Returns the sessions of a user, the most recently changed first. */

@@ -1,11 +1,9 @@
 // Types of the JSON of the host. All values are untrusted: components and models can set them.
 
-import type { ComponentTool, Event, GrantReport, HostEvent as AnyHostEvent, RunView, UsageMetadata } from "./wire";
+import type { AgentInfo, AppInfo, ComponentTool, Event, GrantReport, HostEvent as AnyHostEvent, RunView, UsageMetadata } from "./wire";
 
 export type { Json, JsonObject } from "./json";
 export type {
-  Agent,
-  App,
   AppFile,
   Comparison,
   ComponentDetail,
@@ -40,6 +38,17 @@ export type {
   SpanView as TraceSpan,
   ToolCall,
 } from "./wire";
+
+/** An agent with the names of its tools. */
+export interface Agent extends Pick<AgentInfo, "name" | "description" | "kind" | "model"> {
+  subAgents: string[];
+  tools?: string[];
+}
+
+/** An app with its agents, in the order of their names. */
+export interface App extends Pick<AppInfo, "name" | "rootAgentName" | "description" | "isComputerUse"> {
+  agents: Agent[];
+}
 
 export type SessionEvent = Event;
 export type Usage = UsageMetadata;

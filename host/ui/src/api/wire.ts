@@ -13,23 +13,22 @@ export type AddSessionBody = {
   userId: string;
 };
 
-export type Agent = {
+/** An agent. Its keys are in snake_case, as clients expect. */
+export type AgentInfo = {
   description: string;
+  /** The template of the instruction. Empty in lists, if it is computed, and if the client may not read it. */
+  instruction: string;
   /** `llm`, `sequential`, `parallel`, `loop` or `custom`. */
   kind: string;
   model?: string;
   name: string;
-  subAgents: string[];
-  tools?: string[];
+  sub_agents: string[];
+  tools: AgentTool[];
 };
 
-/** An app with its agents. */
-export type App = {
-  agents: Agent[];
-  description: string;
-  isComputerUse: boolean;
-  name: string;
-  rootAgentName: string;
+/** A tool as Gemini's API declares it. */
+export type AgentTool = {
+  functionDeclarations: ToolDeclaration[];
 };
 
 /** The names of the agents of an app. */
@@ -45,9 +44,21 @@ export type AppFile = {
   text: string;
 };
 
+/** An app with its agents. */
+export type AppInfo = {
+  /** The agents by name. */
+  agents: { [key: string]: AgentInfo };
+  description: string;
+  isComputerUse: boolean;
+  /** `yaml`, or `wasm` for an app of a component. */
+  language: string;
+  name: string;
+  rootAgentName: string;
+};
+
 /** The names of the apps, or with `detailed` the apps with their agents. */
 export type AppList = string[] | {
-  apps: App[];
+  apps: AppInfo[];
 };
 
 /** A version without its content. */
@@ -752,6 +763,8 @@ export type RunBody = {
   /** True if the response does not wait for the run (`/run` and `/ws` only). */
   background?: boolean;
   cancelOnDisconnect?: boolean;
+  /** Metadata for every event of the run, at most 16 KiB of JSON. */
+  customMetadata?: JsonObject;
   invocationId?: string;
   newMessage?: Content;
   /** The id of the run, which makes the request idempotent. Can also be set by the header `Idempotency-Key`. */
@@ -888,6 +901,14 @@ export type ToolCall = {
   spans: SpanView[];
   /** The changes of the session's state. */
   stateDelta: JsonObject;
+};
+
+/** The declaration of a function. Tools of toolsets have only a name here. */
+export type ToolDeclaration = {
+  description: string;
+  name: string;
+  parametersJsonSchema?: JsonObject;
+  responseJsonSchema?: JsonObject;
 };
 
 /** A transcript of speech in a live run. */

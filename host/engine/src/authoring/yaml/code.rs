@@ -17,11 +17,11 @@ struct CodeExecutorConfig {
     stateful: Option<bool>,
     #[serde(alias = "optimizeDataFile")]
     optimize_data_file: Option<bool>,
-    #[serde(alias = "errorRetries")]
+    #[serde(alias = "errorRetries", alias = "error_retry_attempts", alias = "errorRetryAttempts")]
     error_retries: Option<u32>,
-    #[serde(alias = "codeDelimiters")]
+    #[serde(alias = "codeDelimiters", alias = "code_block_delimiters", alias = "codeBlockDelimiters")]
     code_delimiters: Option<Vec<(String, String)>>,
-    #[serde(alias = "resultDelimiters")]
+    #[serde(alias = "resultDelimiters", alias = "execution_result_delimiters", alias = "executionResultDelimiters")]
     result_delimiters: Option<(String, String)>,
 }
 

@@ -17,7 +17,7 @@ pub(super) fn compactable_range(events: &[Arc<Event>], new: usize, limit: usize)
     let times = EventTimes::new(events);
     let mut calls = CallPairs::new(events);
     for start in 0..limit {
-        if !calls.is_kept(start) && !times.overlap_at(start) {
+        if !calls.is_kept(start) && times.is_boundary(start) {
             let next_kept = (start..limit).find(|index| calls.is_kept(*index)).unwrap_or(limit);
             let end = last_valid_end(start, next_kept, &calls, &times);
             if end > start.max(new) {
@@ -34,50 +34,56 @@ pub(super) fn compactable_range(events: &[Arc<Event>], new: usize, limit: usize)
 }
 
 /// Returns the last index up to `end` at which a range from `start` can end.
-fn last_valid_end(start: usize, mut end: usize, calls: &CallPairs, times: &EventTimes) -> usize {
+fn last_valid_end(start: usize, end: usize, calls: &CallPairs, times: &EventTimes) -> usize {
+    let mut end = times.last_boundary(end);
     while end > start {
-        if let Some(call) = calls.first_split_call(start, end) {
-            end = call;
-        } else if times.overlap_at(end) {
-            end -= 1;
-        } else {
-            break;
-        }
+        let Some(call) = calls.first_split_call(start, end) else { break };
+        end = times.last_boundary(call);
     }
     end
 }
 
-/// Timestamps before and after each index.
+/// The indices at which a time range can begin or end: all events before one are earlier than all events from it on.
 struct EventTimes {
-    /// The latest timestamp before each index.
-    before: Vec<Option<Timestamp>>,
-    /// The earliest timestamp from each index on.
-    after: Vec<Option<Timestamp>>,
+    /// The last such index up to each index.
+    last_boundaries: Vec<usize>,
 }
 
 impl EventTimes {
     fn new(events: &[Arc<Event>]) -> Self {
         let times = events.iter().map(|event| event.timestamp);
+        // The latest timestamp before each index.
         let mut before = vec![None];
         before.extend(times.clone().scan(None, |latest, time| {
             *latest = (*latest).max(Some(time));
             Some(*latest)
         }));
+        // The earliest timestamp from each index on.
         let mut after = vec![None];
         after.extend(times.rev().scan(None, |earliest: &mut Option<Timestamp>, time| {
             *earliest = Some(earliest.map_or(time, |earlier| earlier.min(time)));
             Some(*earliest)
         }));
         after.reverse();
-        Self { before, after }
+        let mut last = 0;
+        let mut last_boundaries = Vec::with_capacity(before.len());
+        for (index, (latest, earliest)) in before.into_iter().zip(after).enumerate() {
+            let overlap = matches!((latest, earliest), (Some(latest), Some(earliest)) if latest >= earliest);
+            if !overlap {
+                last = index;
+            }
+            last_boundaries.push(last);
+        }
+        Self { last_boundaries }
     }
 
-    /// Returns true if an event before `index` is not earlier than an event from `index` on. Then no time range can end
-    /// there.
-    fn overlap_at(&self, index: usize) -> bool {
-        let latest = self.before.get(index).copied().flatten();
-        let earliest = self.after.get(index).copied().flatten();
-        matches!((latest, earliest), (Some(latest), Some(earliest)) if latest >= earliest)
+    /// Returns the last index up to `index` at which a time range can begin or end. Index 0 is one.
+    fn last_boundary(&self, index: usize) -> usize {
+        self.last_boundaries.get(index).copied().unwrap_or_default()
+    }
+
+    fn is_boundary(&self, index: usize) -> bool {
+        self.last_boundary(index) == index
     }
 }
 
@@ -85,6 +91,8 @@ impl EventTimes {
 struct CallPairs {
     /// The indices of each call and its responses, in ascending order.
     groups: Vec<Vec<usize>>,
+    /// The positions in `groups` of the groups of each event that is not kept yet.
+    groups_of: Vec<Vec<usize>>,
     is_kept: Vec<bool>,
 }
 
@@ -116,8 +124,16 @@ impl CallPairs {
         let mut retained: Vec<_> =
             calls.iter().filter(|call| call.is_open).flat_map(|call| call.indices.clone()).collect();
         retained.extend(first_user_messages(events, &retained));
-        let groups = calls.into_iter().map(|call| call.indices).collect();
-        let mut pairs = Self { groups, is_kept: vec![false; events.len()] };
+        let groups: Vec<_> = calls.into_iter().map(|call| call.indices).collect();
+        let mut groups_of: Vec<Vec<usize>> = vec![Vec::new(); events.len()];
+        for (position, group) in groups.iter().enumerate() {
+            for index in group {
+                if let Some(groups) = groups_of.get_mut(*index) {
+                    groups.push(position);
+                }
+            }
+        }
+        let mut pairs = Self { groups, groups_of, is_kept: vec![false; events.len()] };
         for index in retained.into_iter().chain(orphans) {
             pairs.keep(index);
         }
@@ -134,7 +150,8 @@ impl CallPairs {
         while let Some(index) = pending.pop() {
             let Some(is_kept) = self.is_kept.get_mut(index) else { continue };
             if !std::mem::replace(is_kept, true) {
-                pending.extend(self.groups.iter().filter(|group| group.contains(&index)).flatten());
+                let groups = self.groups_of.get_mut(index).map(std::mem::take).unwrap_or_default();
+                pending.extend(groups.into_iter().filter_map(|position| self.groups.get(position)).flatten());
             }
         }
     }

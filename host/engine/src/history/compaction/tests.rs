@@ -174,6 +174,23 @@ fn events_with_equal_timestamps_are_not_separated() {
 }
 
 #[test]
+fn calls_and_equal_timestamps_together_limit_a_range() {
+    let cases = [
+        // The call cannot be split, and the event of its time stays with it.
+        (1, "1@1 2@2 call:x@2 3@3 ans:x@4", "1"),
+        (1, "1@1 call:x@2 2@3 3@3 ans:x@3", "1"),
+        (2, "1@1 call:x@1 2@2 ans:x@2 3@3 4@3 5@4", "1 call:x 2 ans:x"),
+        (1, "call:x@1 call:y@2 ans:x@2 3@3 ans:y@4", ""),
+        // Nothing can be covered until a later event has another time.
+        (1, "1@1 2@1 3@1 4@1 5@1 6@1", ""),
+        (1, "1@1 2@1 3@1 4@1 5@1 6@2", "1 2 3 4 5"),
+    ];
+    for (retention, events, expected) in cases {
+        assert_eq!(tail_plan(retention, events), expected, "{retention} of {events}");
+    }
+}
+
+#[test]
 fn a_plan_detects_events_that_it_would_hide() {
     let plan = plan_tail(&parse_log("1@1 2@5 3@9"), TailRetention { token_threshold: 1, retention: 1 }).unwrap();
     assert!(!plan.hides_other_events(&parse_log("1@1 2@5 3@9")));

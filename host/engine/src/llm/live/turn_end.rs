@@ -76,7 +76,7 @@ impl Conversation<'_> {
     pub(super) async fn emit_user_speech(&mut self, event: Option<EventData>) -> Result<(), RunError> {
         let Some(data) = event else { return Ok(()) };
         let call = &self.driver.cx.call;
-        let data = EventData {
+        let mut data = EventData {
             author: USER_AUTHOR.into(),
             invocation_id: call.invocation.id.clone(),
             branch: call.branch.as_deref().map(Into::into),
@@ -84,6 +84,7 @@ impl Conversation<'_> {
             output_transcription: None,
             ..data
         };
+        call.invocation.run_config.add_custom_metadata(&mut data);
         self.driver.cx.sink.emit(Event::new(data)).await.map(drop)
     }
 

@@ -51,6 +51,11 @@ fn a_code_executor_is_a_name_or_a_map() {
          result_delimiters: ['<b>', '</b>'] }",
         "codeExecutor: { name: python, stateful: true, optimizeDataFile: true, errorRetries: 0, codeDelimiters: [['<a>', '</a>']], \
          resultDelimiters: ['<b>', '</b>'] }",
+        // The names of ADK's executors.
+        "code_executor: { name: python, stateful: true, optimize_data_file: true, error_retry_attempts: 0, \
+         code_block_delimiters: [['<a>', '</a>']], execution_result_delimiters: ['<b>', '</b>'] }",
+        "codeExecutor: { name: python, stateful: true, optimizeDataFile: true, errorRetryAttempts: 0, \
+         codeBlockDelimiters: [['<a>', '</a>']], executionResultDelimiters: ['<b>', '</b>'] }",
     ] {
         let chosen = runner(text);
         assert_eq!((chosen.stateful, chosen.optimize_data_file, chosen.error_retries), (true, true, 0));
