@@ -8,6 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::folder::{ComponentFolder, PullMode};
+use crate::lock::Lockfile;
 use crate::signature::SignatureVerifier;
 
 /// The base64 of `ada:hunter2`.
@@ -195,31 +196,105 @@ async fn an_error_response_is_read_up_to_a_limit() {
     assert_eq!(error_of(&fake).await, format!("the registry does not serve {}: status 500", fake.reference()));
 }
 
-#[tokio::test]
-async fn a_component_that_another_pull_adds_meanwhile_stays_in_the_lockfile() {
-    /// A component without content.
-    const COMPONENT: &str = "\0asm\r\0\x01\0";
+/// A component without content.
+const COMPONENT: &str = "\0asm\r\0\x01\0";
+
+/// Starts a registry that has [`COMPONENT`] under every name, and calls `on_download` before it sends it.
+async fn start_with_component(on_download: impl Fn() + Send + Sync + 'static) -> FakeRegistry {
     let artifact = Artifact::new(&Interfaces::default(), Bytes::from_static(COMPONENT.as_bytes()), None).unwrap();
     let manifest = serde_json::to_string(&artifact.manifest).unwrap();
-    let digest = Digest::compute(b"");
-    let other = format!(
-        "version: 1\ncomponents:\n  other:\n    reference: localhost/other:1\n    manifest: {digest}\n    file: {digest}\n"
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let lockfile = folder.path().join("hatchery.lock");
-    let written = lockfile.clone();
-    let fake = FakeRegistry::start(move |head, _| {
+    FakeRegistry::start(move |head, _| {
         if head.contains("/blobs/") {
-            std::fs::write(&written, &other).unwrap();
+            on_download();
             response("200 OK", "", COMPONENT)
         } else {
             let is_manifest = head.contains("/manifests/");
             response("200 OK", "", if is_manifest { manifest.as_str() } else { "{}" })
         }
     })
-    .await;
-    let components = ComponentFolder::new(folder.path().to_owned(), fake.client(), SignatureVerifier::default());
-    components.add(&fake.reference(), None, PullMode::Add).await.unwrap();
+    .await
+}
+
+fn folder_of(folder: &tempfile::TempDir, fake: &FakeRegistry) -> ComponentFolder {
+    ComponentFolder::new(folder.path().to_owned(), fake.client(), SignatureVerifier::default())
+}
+
+/// Returns a lockfile with a component of this name from another registry.
+fn lockfile_with(name: &str) -> String {
+    let digest = Digest::compute(b"");
+    format!(
+        "version: 1\ncomponents:\n  {name}:\n    reference: localhost/other:1\n    manifest: {digest}\n    file: {digest}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_component_that_another_pull_adds_meanwhile_stays_in_the_lockfile() {
+    let folder = tempfile::tempdir().unwrap();
+    let lockfile = folder.path().join("hatchery.lock");
+    let written = lockfile.clone();
+    let fake = start_with_component(move || std::fs::write(&written, lockfile_with("other")).unwrap()).await;
+    folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await.unwrap();
     let lock = std::fs::read_to_string(lockfile).unwrap();
     assert!(lock.contains("\n  other:\n") && lock.contains("\n  x:\n"), "{lock}");
+}
+
+#[tokio::test]
+async fn concurrent_pulls_of_other_names_are_all_in_the_lockfile() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = start_with_component(|| ()).await;
+    let (components, reference) = (folder_of(&folder, &fake), fake.reference());
+    let names: Vec<_> = (0..16).map(|number| format!("x{number}")).collect();
+    let pulls = names.iter().map(|name| components.add(&reference, Some(name), PullMode::Add));
+    for pulled in futures::future::join_all(pulls).await {
+        pulled.unwrap();
+    }
+    assert_eq!(Lockfile::read(folder.path()).await.unwrap().components.len(), names.len());
+}
+
+#[tokio::test]
+async fn a_component_that_another_pull_adds_meanwhile_under_the_same_name_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, lockfile) = (folder.path().join("x.wasm"), folder.path().join("hatchery.lock"));
+    let written = (file.clone(), lockfile.clone());
+    let fake = start_with_component(move || {
+        std::fs::write(&written.0, "other").unwrap();
+        std::fs::write(&written.1, lockfile_with("x")).unwrap();
+    })
+    .await;
+    for mode in [PullMode::Add, PullMode::Update] {
+        for file in [&file, &lockfile] {
+            let _ = std::fs::remove_file(file);
+        }
+        let error = folder_of(&folder, &fake).add(&fake.reference(), None, mode).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{}: another pull has changed component `x` at the same time, and its files are kept; pull again",
+                lockfile.display()
+            )
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "other");
+        assert_eq!(std::fs::read_to_string(&lockfile).unwrap(), lockfile_with("x"));
+    }
+}
+
+#[tokio::test]
+async fn the_same_component_can_be_pulled_twice_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = start_with_component(|| ()).await;
+    let (components, reference) = (folder_of(&folder, &fake), fake.reference());
+    let pull = || components.add(&reference, None, PullMode::Update);
+    let (first, second) = futures::join!(pull(), pull());
+    assert_eq!(first.unwrap().digest, second.unwrap().digest);
+}
+
+#[tokio::test]
+async fn a_file_that_appears_during_a_pull_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    let written = file.clone();
+    let fake = start_with_component(move || std::fs::write(&written, "mine").unwrap()).await;
+    let pulled = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await;
+    assert!(matches!(pulled, Err(RegistryError::FileExists { path }) if path == file));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }
