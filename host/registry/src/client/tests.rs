@@ -14,6 +14,9 @@ use crate::signature::SignatureVerifier;
 /// The base64 of `ada:hunter2`.
 const LOGIN: &str = "YWRhOmh1bnRlcjI=";
 
+/// A component without content.
+const COMPONENT: &str = "\0asm\r\0\x01\0";
+
 /// The response of a fake registry to the head of a request.
 enum Reply {
     Text(String),
@@ -36,7 +39,7 @@ impl FakeRegistry {
         let fake = Self { address, heads: heads.clone(), sent: sent.clone() };
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let head = read_head(&mut stream).await;
+                let head = read_request(&mut stream).await;
                 let number = {
                     let mut heads = heads.lock().unwrap();
                     heads.push(head.clone());
@@ -72,7 +75,8 @@ impl FakeRegistry {
     }
 }
 
-async fn read_head(stream: &mut TcpStream) -> String {
+/// Reads a request and returns its head in lower case.
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -80,7 +84,10 @@ async fn read_head(stream: &mut TcpStream) -> String {
             Err(_) => break,
         }
     }
-    String::from_utf8_lossy(&head).to_lowercase()
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let _ = stream.read_exact(&mut vec![0; length]).await;
+    head
 }
 
 fn response(status: &str, headers: &str, body: &str) -> Reply {
@@ -156,6 +163,79 @@ async fn a_registry_that_changes_its_challenge_does_not_get_the_login_elsewhere(
     assert!(!attacker.heads().iter().any(|head| has_login(head)), "{:?}", attacker.heads());
 }
 
+/// Starts a registry that everybody may ask for its version, and that requires a login for everything else.
+async fn start_with_late_challenge(challenge: impl Fn() -> Reply + Send + Sync + 'static) -> FakeRegistry {
+    FakeRegistry::start(move |head, _| {
+        if head.starts_with("get /v2/ ") {
+            response("200 OK", "", "{}")
+        } else if !head.contains("authorization: ") {
+            challenge()
+        } else if head.starts_with("post ") || head.starts_with("patch ") {
+            response("202 Accepted", "Location: /v2/team/x/blobs/uploads/1\r\n", "")
+        } else if head.starts_with("put ") {
+            response("201 Created", "Location: /v2/team/x/blobs/1\r\n", "")
+        } else {
+            response("404 Not Found", "", "")
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_registry_that_requires_the_login_only_for_its_content_receives_it() {
+    let service = FakeRegistry::start(|_, _| response("200 OK", "", r#"{"token": "a-token"}"#)).await;
+    let realm = format!("http://{}/token", service.address);
+    let with_token = start_with_late_challenge(move || token_challenge(&realm)).await;
+    let basic = || response("401 Unauthorized", "WWW-Authenticate: Basic realm=\"x\"\r\n", "");
+    let with_login = start_with_late_challenge(basic).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    std::fs::write(&file, COMPONENT).unwrap();
+    for fake in [&with_token, &with_login] {
+        let error = error_of(fake).await;
+        assert!(error.starts_with("the registry has no "), "the manifest is not there: {error}");
+        fake.client().push(&file, &fake.reference(), None).await.unwrap();
+    }
+    assert!(with_token.heads().iter().all(|head| !has_login(head)), "{:?}", with_token.heads());
+    assert!(service.heads().iter().all(|head| has_login(head)), "{:?}", service.heads());
+}
+
+#[tokio::test]
+async fn a_server_to_which_the_registry_redirects_does_not_get_the_login() {
+    let attacker = FakeRegistry::start(|_, _| response("200 OK", "", r#"{"token": "t"}"#)).await;
+    let realm = format!("http://{}/token", attacker.address);
+    let content = FakeRegistry::start(move |_, _| token_challenge(&realm)).await;
+    let elsewhere = content.address;
+    let fake = FakeRegistry::start(move |head, _| {
+        if head.contains("/manifests/") {
+            response("307 Temporary Redirect", &format!("Location: http://{elsewhere}/x\r\n"), "")
+        } else {
+            response("200 OK", "", "{}")
+        }
+    })
+    .await;
+    assert!(error_of(&fake).await.contains("denies `ada` access to"));
+    assert!(attacker.heads().is_empty() && !content.heads().is_empty());
+}
+
+#[tokio::test]
+async fn an_upload_that_only_asks_for_the_login_is_cancelled() {
+    let fake = FakeRegistry::start(|head, _| {
+        if head.starts_with("post ") {
+            response("202 Accepted", "Location: /v2/team/x/blobs/uploads/1\r\n", "")
+        } else {
+            response("404 Not Found", "", "")
+        }
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    std::fs::write(&file, COMPONENT).unwrap();
+    fake.client().push(&file, &fake.reference(), None).await.unwrap_err();
+    let heads = fake.heads();
+    assert!(heads.iter().any(|head| head.starts_with("delete /v2/team/x/blobs/uploads/1 ")), "{heads:?}");
+}
+
 #[tokio::test]
 async fn a_manifest_is_read_up_to_a_limit() {
     const DECLARED: u64 = 300 << 20;
@@ -195,9 +275,6 @@ async fn an_error_response_is_read_up_to_a_limit() {
     .await;
     assert_eq!(error_of(&fake).await, format!("the registry does not serve {}: status 500", fake.reference()));
 }
-
-/// A component without content.
-const COMPONENT: &str = "\0asm\r\0\x01\0";
 
 /// Starts a registry that has [`COMPONENT`] under every name, and calls `on_download` before it sends it.
 async fn start_with_component(on_download: impl Fn() + Send + Sync + 'static) -> FakeRegistry {
