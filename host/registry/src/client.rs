@@ -168,7 +168,9 @@ impl RegistryClient {
     /// messages. The client has a token, or the login if the registry itself requires it. It never has a login that it
     /// could send to a token service.
     async fn upload_client(&self, reference: &Reference) -> Result<(Client, RegistryAuth), RegistryError> {
-        let Transport { auth, authorization, .. } = Transport::open(self, reference, "pull,push").await?;
+        let mut transport = Transport::open(self, reference, "pull,push").await?;
+        transport.authorize_upload().await?;
+        let Transport { auth, authorization, .. } = transport;
         let config = ClientConfig {
             protocol: if self.is_https(reference) { ClientProtocol::Https } else { ClientProtocol::Http },
             connect_timeout: Some(CONNECT_TIMEOUT),

@@ -100,6 +100,16 @@ pub enum RegistryError {
         locked: String,
         requested: String,
     },
+    /// Another pull has changed the component since this one began.
+    #[error(
+        "{}: another pull has changed component `{name}` at the same time, and its files are kept; pull again",
+        path.display()
+    )]
+    ConcurrentPull {
+        name: String,
+        /// The path of the lockfile.
+        path: PathBuf,
+    },
     /// A component is not in the lockfile, which [`PullMode::Locked`](crate::PullMode::Locked) does not change.
     #[error("{}: component `{name}` is not in the lockfile; pull it once without locked mode, and keep the lockfile with the components", path.display())]
     NotLocked {

@@ -68,6 +68,18 @@ pub enum Change {
     Unchanged,
 }
 
+/// A component that has been verified, and is not stored yet.
+struct VerifiedComponent {
+    pulled: PulledComponent,
+    /// `None` if the folder has them.
+    files: Option<ComponentFiles>,
+}
+
+struct ComponentFiles {
+    bytes: Vec<u8>,
+    signature: Option<String>,
+}
+
 impl ComponentFolder {
     /// Creates the folder with a client and a verifier for pulls.
     pub fn new(path: PathBuf, client: RegistryClient, verifier: SignatureVerifier) -> Self {
@@ -79,7 +91,8 @@ impl ComponentFolder {
     /// [`PullMode::Update`].
     ///
     /// # Errors
-    /// If the name is in use, or the component cannot be pulled, is invalid or lacks a required signature.
+    /// If the name is in use, the component cannot be pulled, is invalid or lacks a required signature, or another pull
+    /// changes it at the same time.
     pub async fn add(
         &self,
         reference: &Reference,
@@ -88,8 +101,13 @@ impl ComponentFolder {
     ) -> Result<PulledComponent, RegistryError> {
         let name = name.unwrap_or(reference.name());
         check_name(name)?;
-        let lock = Lockfile::read(&self.path).await?;
-        let pulled = match (lock.components.get(name), mode) {
+        let (lock, exists) = {
+            // A pull writes the file before the entry.
+            let _guard = file::lock(&self.path).await;
+            (Lockfile::read(&self.path).await?, self.component_path(name).exists())
+        };
+        let before = lock.components.get(name);
+        let verified = match (before, mode) {
             (locked, PullMode::Update) => self.update(name, reference, locked).await?,
             (Some(locked), _) if locked.reference == *reference => self.verify_or_restore(name, locked).await?,
             (Some(locked), _) => {
@@ -102,13 +120,12 @@ impl ComponentFolder {
             (None, PullMode::Locked) => {
                 return Err(RegistryError::NotLocked { name: name.to_owned(), path: Lockfile::path(&self.path) });
             }
-            (None, PullMode::Add) if self.component_path(name).exists() => {
+            (None, PullMode::Add) if exists => {
                 return Err(RegistryError::FileExists { path: self.component_path(name) });
             }
             (None, PullMode::Add) => self.update(name, reference, None).await?,
         };
-        self.update_lock(&pulled, mode).await?;
-        Ok(pulled)
+        self.store(verified, before, mode).await
     }
 
     /// Restores all locked components, or updates them in [`PullMode::Update`]. Returns the name and the result of each
@@ -126,13 +143,13 @@ impl ComponentFolder {
         }
         let mut results = Vec::new();
         for (name, locked) in lock.components {
-            let result = if mode == PullMode::Update {
+            let verified = if mode == PullMode::Update {
                 self.update(&name, &locked.reference, Some(&locked)).await
             } else {
                 self.verify_or_restore(&name, &locked).await
             };
-            let result = match result {
-                Ok(pulled) => self.update_lock(&pulled, mode).await.map(|()| pulled),
+            let result = match verified {
+                Ok(verified) => self.store(verified, Some(&locked), mode).await,
                 Err(error) => Err(error),
             };
             results.push((name, result));
@@ -140,18 +157,23 @@ impl ComponentFolder {
         Ok(results)
     }
 
-    /// Updates the lockfile entry of a component if it has changed. Reads the file again, because other pulls may have
-    /// added entries since this one began.
-    async fn update_lock(&self, pulled: &PulledComponent, mode: PullMode) -> Result<(), RegistryError> {
-        if mode == PullMode::Locked {
-            return Ok(());
-        }
+    /// Writes the files of a component, and its lockfile entry if that has changed. Reads the lockfile again, because
+    /// other pulls may have added entries since this one began.
+    ///
+    /// # Errors
+    /// If the entry is no longer `before`, with which this pull began: the files of the other pull are kept.
+    async fn store(
+        &self,
+        VerifiedComponent { pulled, files }: VerifiedComponent,
+        before: Option<&LockEntry>,
+        mode: PullMode,
+    ) -> Result<PulledComponent, RegistryError> {
         let _guard = file::lock(&self.path).await;
         let mut lock = Lockfile::read(&self.path).await?;
-        let before = lock.components.get(&pulled.name);
+        let current = lock.components.get(&pulled.name);
         let signer = match pulled.change {
             // The signature may not have been checked this time.
-            Change::Unchanged | Change::Restored => pulled.signer.or(before.and_then(|before| before.signer)),
+            Change::Unchanged | Change::Restored => pulled.signer.or(current.and_then(|current| current.signer)),
             Change::Added | Change::Updated => pulled.signer,
         };
         let entry = LockEntry {
@@ -160,45 +182,55 @@ impl ComponentFolder {
             file: pulled.digest.clone(),
             signer,
         };
-        if before == Some(&entry) {
-            return Ok(());
+        let is_locked = current == Some(&entry);
+        if current != before && !is_locked {
+            return Err(RegistryError::ConcurrentPull { name: pulled.name, path: Lockfile::path(&self.path) });
         }
-        lock.components.insert(pulled.name.clone(), entry);
-        lock.write(&self.path).await
+        if let Some(files) = files {
+            if current.is_none() && mode == PullMode::Add && pulled.file.exists() {
+                return Err(RegistryError::FileExists { path: pulled.file });
+            }
+            write(&pulled.file, &files).await?;
+        }
+        if !is_locked && mode != PullMode::Locked {
+            lock.components.insert(pulled.name.clone(), entry);
+            lock.write(&self.path).await?;
+        }
+        Ok(pulled)
     }
 
     /// Verifies the file, or pulls the locked component if it is missing.
-    async fn verify_or_restore(&self, name: &str, locked: &LockEntry) -> Result<PulledComponent, RegistryError> {
+    async fn verify_or_restore(&self, name: &str, locked: &LockEntry) -> Result<VerifiedComponent, RegistryError> {
         let path = self.component_path(name);
-        let (change, status) = match file::read(&path).await? {
-            Some(bytes) => (Change::Unchanged, verify_file(&self.verifier, name, &path, &bytes, locked).await?),
-            None => (Change::Restored, self.restore_one(name, &path, locked).await?),
+        let (change, files, status) = match file::read(&path).await? {
+            Some(bytes) => (Change::Unchanged, None, verify_file(&self.verifier, name, &path, &bytes, locked).await?),
+            None => {
+                let (files, status) = self.fetch_locked(name, locked).await?;
+                (Change::Restored, Some(files), status)
+            }
         };
         let signer = check_locked_signer(&path, locked, &status)?;
-        Ok(self.pulled_component(name, locked, change, signer, status))
+        Ok(VerifiedComponent { pulled: self.pulled_component(name, locked, change, signer, status), files })
     }
 
     /// Pulls the locked component by its digest.
-    async fn restore_one(&self, name: &str, path: &Path, locked: &LockEntry) -> Result<SignatureStatus, RegistryError> {
+    async fn fetch_locked(
+        &self,
+        name: &str,
+        locked: &LockEntry,
+    ) -> Result<(ComponentFiles, SignatureStatus), RegistryError> {
         let pinned = locked.reference.with_digest(&locked.manifest);
-        let resolved = match self.client.resolve(&pinned).await {
+        let ResolvedReference { layer, .. } = match self.client.resolve(&pinned).await {
             Err(RegistryError::NotFound { .. }) => return Err(self.explain_missing(pinned, locked).await),
             resolved => resolved?,
         };
-        if resolved.layer.digest != locked.file {
-            return Err(mismatch(pinned.to_string(), &locked.file, &resolved.layer.digest));
+        if layer.digest != locked.file {
+            return Err(mismatch(pinned.to_string(), &locked.file, &layer.digest));
         }
-        let bytes = self.client.fetch(&pinned, &resolved.layer).await?;
-        let status = self.verifier.verify(
-            &pinned.to_string(),
-            locked.subject(name),
-            &bytes,
-            resolved.layer.signature.as_deref(),
-        )?;
-        // A component with another signer is not written.
-        check_locked_signer(path, locked, &status)?;
-        self.write(path, &bytes, resolved.layer.signature.as_deref()).await?;
-        Ok(status)
+        let bytes = self.client.fetch(&pinned, &layer).await?;
+        let subject = locked.subject(name);
+        let status = self.verifier.verify(&pinned.to_string(), subject, &bytes, layer.signature.as_deref())?;
+        Ok((ComponentFiles { bytes, signature: layer.signature }, status))
     }
 
     /// Returns the error for a locked manifest that the registry does not have. The tag may point to another one.
@@ -217,10 +249,10 @@ impl ComponentFolder {
         name: &str,
         reference: &Reference,
         before: Option<&LockEntry>,
-    ) -> Result<PulledComponent, RegistryError> {
-        let path = self.component_path(name);
+    ) -> Result<VerifiedComponent, RegistryError> {
         let ResolvedReference { manifest, layer } = self.client.resolve(reference).await?;
-        let existing = file::read(&path).await?.filter(|bytes| Digest::compute(bytes) == layer.digest);
+        let existing = file::read(&self.component_path(name)).await?;
+        let existing = existing.filter(|bytes| Digest::compute(bytes) == layer.digest);
         let exists = existing.is_some();
         let bytes = match existing {
             Some(bytes) => bytes,
@@ -234,7 +266,6 @@ impl ComponentFolder {
             SignatureStatus::NotChecked => unchanged.and_then(|before| before.signer),
             _ => status.signer(),
         };
-        self.write(&path, &bytes, layer.signature.as_deref()).await?;
         let change = match before {
             None => Change::Added,
             Some(before) if exists && unchanged.is_some() && before.signer == signer => Change::Unchanged,
@@ -247,17 +278,7 @@ impl ComponentFolder {
         pulled.warnings.extend(lost_signer.map(|previous| {
             format!("{reference}: the previous version was signed by the key {previous}, this version is not")
         }));
-        Ok(pulled)
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], signature: Option<&str>) -> Result<(), RegistryError> {
-        // The component is written last, and also if only its signature has changed: this makes a host that watches the
-        // folder reload both.
-        match signature {
-            Some(signature) => file::write(&signature_path(path), signature.as_bytes()).await?,
-            None => file::remove(&signature_path(path)).await?,
-        }
-        file::write(path, bytes).await
+        Ok(VerifiedComponent { pulled, files: Some(ComponentFiles { bytes, signature: layer.signature }) })
     }
 
     fn component_path(&self, name: &str) -> PathBuf {
@@ -287,6 +308,16 @@ impl ComponentFolder {
             warnings,
         }
     }
+}
+
+async fn write(path: &Path, files: &ComponentFiles) -> Result<(), RegistryError> {
+    // The component is written last, and also if only its signature has changed: this makes a host that watches the
+    // folder reload both.
+    match &files.signature {
+        Some(signature) => file::write(&signature_path(path), signature.as_bytes()).await?,
+        None => file::remove(&signature_path(path)).await?,
+    }
+    file::write(path, &files.bytes).await
 }
 
 /// Verifies the files of a folder against its lockfile, without network access. Returns the signer of each component,

@@ -18,13 +18,16 @@ const DELETION_LEASE: Duration = Duration::from_secs(10);
 /// Maximum number of sessions of an app that are deleted at a time.
 const MAX_DELETIONS: usize = 100;
 
-/// Expired sessions that were not deleted, by app.
+/// Maximum number of sessions of an app that are skipped because they were not deleted. A search reads this many more.
+const MAX_UNDELETED: usize = 5000;
+
+/// Expired sessions that were not deleted, by app: at most [`MAX_UNDELETED`] each.
 pub(super) type UndeletedSessions = HashMap<String, HashSet<SessionKey>>;
 
 impl Runner {
     /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless these are kept.
-    /// Sessions that are in use stay. Sessions that could not be deleted are tried again once no others are left. Each
-    /// deletion is in the audit log. Returns how many were deleted.
+    /// Sessions that are in use stay. Sessions that could not be deleted are tried again once no others are left, or once
+    /// they are 5,000. Each deletion is in the audit log. Returns how many were deleted.
     ///
     /// # Errors
     /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The error
@@ -52,8 +55,17 @@ impl Runner {
                 }
             }
         }
+        let is_full = undeleted.len() >= MAX_UNDELETED;
+        if has_more && is_full {
+            tracing::warn!(
+                app,
+                "{} expired sessions are in use or cannot be deleted, and hide those that expired later; delete them with `hatchery \
+                 sessions delete`, or see the warnings before for the reason",
+                undeleted.len()
+            );
+        }
         let mut kept = self.0.undeleted.lock_unpoisoned();
-        if has_more {
+        if has_more && !is_full {
             kept.insert(app.to_owned(), undeleted);
         } else {
             kept.remove(app);

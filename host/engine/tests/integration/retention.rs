@@ -8,6 +8,7 @@ use hatchery_core::{ArtifactService, EventWindow, ExpiryRule, JsonMap, Part, Ser
 use hatchery_engine::Runner;
 use hatchery_stores::MemoryArtifacts;
 
+use crate::logs::Warnings;
 use crate::support::*;
 
 /// An artifact service whose first deletions fail.
@@ -96,4 +97,30 @@ async fn many_sessions_that_cannot_be_deleted_do_not_hide_later_ones() {
     for expected in [100, 50, 0] {
         assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), expected);
     }
+}
+
+#[tokio::test]
+async fn a_search_begins_again_after_5000_sessions_that_cannot_be_deleted() {
+    const MAX: usize = 5000;
+    let artifacts =
+        Arc::new(FailingArtifacts { inner: MemoryArtifacts::new(), failures: AtomicUsize::new(usize::MAX) });
+    let runner = Runner::new(Services { artifacts: artifacts.clone(), ..services() });
+    let sessions = &runner.services().sessions;
+    for number in 0..=MAX {
+        let id = format!("s{number}");
+        let key = sessions.create("app", USER, Some(&*id), JsonMap::new()).await.unwrap().key;
+        artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
+    }
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    let warnings = Warnings::capture();
+    for _ in 0..MAX / 100 {
+        assert!(warnings.lines().is_empty());
+        runner.delete_expired("app", &rule, false).await.unwrap_err();
+    }
+    let warning = "5000 expired sessions are in use or cannot be deleted, and hide those that expired later; delete them with \
+                   `hatchery sessions delete`, or see the warnings before for the reason";
+    assert_eq!(warnings.lines(), [warning]);
+    artifacts.failures.store(0, Ordering::SeqCst);
+    // A search that still skipped the others would find one.
+    assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), 100);
 }

@@ -96,7 +96,10 @@ impl McpToolset {
             let names: Vec<_> = listing.names().chain(other).map(|name| format!("{prefix}{name}")).collect();
             model_names(&names)
         };
-        let named = listing.tools.iter().zip(names(&self.options.prefix)).zip(names(""));
+        let artifact_names = names("");
+        let prefix = &self.options.prefix;
+        let model_names = if prefix.is_empty() { artifact_names.clone() } else { names(prefix) };
+        let named = listing.tools.iter().zip(model_names).zip(artifact_names);
         let included = named.filter(|((tool, _), _)| {
             let name = &tool.declaration.name;
             includes(&self.server.config.tools, name) && includes(&self.options.tools, name)

@@ -8,10 +8,14 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::folder::{ComponentFolder, PullMode};
+use crate::lock::Lockfile;
 use crate::signature::SignatureVerifier;
 
 /// The base64 of `ada:hunter2`.
 const LOGIN: &str = "YWRhOmh1bnRlcjI=";
+
+/// A component without content.
+const COMPONENT: &str = "\0asm\r\0\x01\0";
 
 /// The response of a fake registry to the head of a request.
 enum Reply {
@@ -35,7 +39,7 @@ impl FakeRegistry {
         let fake = Self { address, heads: heads.clone(), sent: sent.clone() };
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                let head = read_head(&mut stream).await;
+                let head = read_request(&mut stream).await;
                 let number = {
                     let mut heads = heads.lock().unwrap();
                     heads.push(head.clone());
@@ -71,7 +75,8 @@ impl FakeRegistry {
     }
 }
 
-async fn read_head(stream: &mut TcpStream) -> String {
+/// Reads a request and returns its head in lower case.
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         match stream.read_u8().await {
@@ -79,7 +84,10 @@ async fn read_head(stream: &mut TcpStream) -> String {
             Err(_) => break,
         }
     }
-    String::from_utf8_lossy(&head).to_lowercase()
+    let head = String::from_utf8_lossy(&head).to_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let _ = stream.read_exact(&mut vec![0; length]).await;
+    head
 }
 
 fn response(status: &str, headers: &str, body: &str) -> Reply {
@@ -155,6 +163,79 @@ async fn a_registry_that_changes_its_challenge_does_not_get_the_login_elsewhere(
     assert!(!attacker.heads().iter().any(|head| has_login(head)), "{:?}", attacker.heads());
 }
 
+/// Starts a registry that everybody may ask for its version, and that requires a login for everything else.
+async fn start_with_late_challenge(challenge: impl Fn() -> Reply + Send + Sync + 'static) -> FakeRegistry {
+    FakeRegistry::start(move |head, _| {
+        if head.starts_with("get /v2/ ") {
+            response("200 OK", "", "{}")
+        } else if !head.contains("authorization: ") {
+            challenge()
+        } else if head.starts_with("post ") || head.starts_with("patch ") {
+            response("202 Accepted", "Location: /v2/team/x/blobs/uploads/1\r\n", "")
+        } else if head.starts_with("put ") {
+            response("201 Created", "Location: /v2/team/x/blobs/1\r\n", "")
+        } else {
+            response("404 Not Found", "", "")
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_registry_that_requires_the_login_only_for_its_content_receives_it() {
+    let service = FakeRegistry::start(|_, _| response("200 OK", "", r#"{"token": "a-token"}"#)).await;
+    let realm = format!("http://{}/token", service.address);
+    let with_token = start_with_late_challenge(move || token_challenge(&realm)).await;
+    let basic = || response("401 Unauthorized", "WWW-Authenticate: Basic realm=\"x\"\r\n", "");
+    let with_login = start_with_late_challenge(basic).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    std::fs::write(&file, COMPONENT).unwrap();
+    for fake in [&with_token, &with_login] {
+        let error = error_of(fake).await;
+        assert!(error.starts_with("the registry has no "), "the manifest is not there: {error}");
+        fake.client().push(&file, &fake.reference(), None).await.unwrap();
+    }
+    assert!(with_token.heads().iter().all(|head| !has_login(head)), "{:?}", with_token.heads());
+    assert!(service.heads().iter().all(|head| has_login(head)), "{:?}", service.heads());
+}
+
+#[tokio::test]
+async fn a_server_to_which_the_registry_redirects_does_not_get_the_login() {
+    let attacker = FakeRegistry::start(|_, _| response("200 OK", "", r#"{"token": "t"}"#)).await;
+    let realm = format!("http://{}/token", attacker.address);
+    let content = FakeRegistry::start(move |_, _| token_challenge(&realm)).await;
+    let elsewhere = content.address;
+    let fake = FakeRegistry::start(move |head, _| {
+        if head.contains("/manifests/") {
+            response("307 Temporary Redirect", &format!("Location: http://{elsewhere}/x\r\n"), "")
+        } else {
+            response("200 OK", "", "{}")
+        }
+    })
+    .await;
+    assert!(error_of(&fake).await.contains("denies `ada` access to"));
+    assert!(attacker.heads().is_empty() && !content.heads().is_empty());
+}
+
+#[tokio::test]
+async fn an_upload_that_only_asks_for_the_login_is_cancelled() {
+    let fake = FakeRegistry::start(|head, _| {
+        if head.starts_with("post ") {
+            response("202 Accepted", "Location: /v2/team/x/blobs/uploads/1\r\n", "")
+        } else {
+            response("404 Not Found", "", "")
+        }
+    })
+    .await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    std::fs::write(&file, COMPONENT).unwrap();
+    fake.client().push(&file, &fake.reference(), None).await.unwrap_err();
+    let heads = fake.heads();
+    assert!(heads.iter().any(|head| head.starts_with("delete /v2/team/x/blobs/uploads/1 ")), "{heads:?}");
+}
+
 #[tokio::test]
 async fn a_manifest_is_read_up_to_a_limit() {
     const DECLARED: u64 = 300 << 20;
@@ -195,31 +276,102 @@ async fn an_error_response_is_read_up_to_a_limit() {
     assert_eq!(error_of(&fake).await, format!("the registry does not serve {}: status 500", fake.reference()));
 }
 
-#[tokio::test]
-async fn a_component_that_another_pull_adds_meanwhile_stays_in_the_lockfile() {
-    /// A component without content.
-    const COMPONENT: &str = "\0asm\r\0\x01\0";
+/// Starts a registry that has [`COMPONENT`] under every name, and calls `on_download` before it sends it.
+async fn start_with_component(on_download: impl Fn() + Send + Sync + 'static) -> FakeRegistry {
     let artifact = Artifact::new(&Interfaces::default(), Bytes::from_static(COMPONENT.as_bytes()), None).unwrap();
     let manifest = serde_json::to_string(&artifact.manifest).unwrap();
-    let digest = Digest::compute(b"");
-    let other = format!(
-        "version: 1\ncomponents:\n  other:\n    reference: localhost/other:1\n    manifest: {digest}\n    file: {digest}\n"
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let lockfile = folder.path().join("hatchery.lock");
-    let written = lockfile.clone();
-    let fake = FakeRegistry::start(move |head, _| {
+    FakeRegistry::start(move |head, _| {
         if head.contains("/blobs/") {
-            std::fs::write(&written, &other).unwrap();
+            on_download();
             response("200 OK", "", COMPONENT)
         } else {
             let is_manifest = head.contains("/manifests/");
             response("200 OK", "", if is_manifest { manifest.as_str() } else { "{}" })
         }
     })
-    .await;
-    let components = ComponentFolder::new(folder.path().to_owned(), fake.client(), SignatureVerifier::default());
-    components.add(&fake.reference(), None, PullMode::Add).await.unwrap();
+    .await
+}
+
+fn folder_of(folder: &tempfile::TempDir, fake: &FakeRegistry) -> ComponentFolder {
+    ComponentFolder::new(folder.path().to_owned(), fake.client(), SignatureVerifier::default())
+}
+
+/// Returns a lockfile with a component of this name from another registry.
+fn lockfile_with(name: &str) -> String {
+    let digest = Digest::compute(b"");
+    format!(
+        "version: 1\ncomponents:\n  {name}:\n    reference: localhost/other:1\n    manifest: {digest}\n    file: {digest}\n"
+    )
+}
+
+#[tokio::test]
+async fn a_component_that_another_pull_adds_meanwhile_stays_in_the_lockfile() {
+    let folder = tempfile::tempdir().unwrap();
+    let lockfile = folder.path().join("hatchery.lock");
+    let written = lockfile.clone();
+    let fake = start_with_component(move || std::fs::write(&written, lockfile_with("other")).unwrap()).await;
+    folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await.unwrap();
     let lock = std::fs::read_to_string(lockfile).unwrap();
     assert!(lock.contains("\n  other:\n") && lock.contains("\n  x:\n"), "{lock}");
+}
+
+#[tokio::test]
+async fn concurrent_pulls_of_other_names_are_all_in_the_lockfile() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = start_with_component(|| ()).await;
+    let (components, reference) = (folder_of(&folder, &fake), fake.reference());
+    let names: Vec<_> = (0..16).map(|number| format!("x{number}")).collect();
+    let pulls = names.iter().map(|name| components.add(&reference, Some(name), PullMode::Add));
+    for pulled in futures::future::join_all(pulls).await {
+        pulled.unwrap();
+    }
+    assert_eq!(Lockfile::read(folder.path()).await.unwrap().components.len(), names.len());
+}
+
+#[tokio::test]
+async fn a_component_that_another_pull_adds_meanwhile_under_the_same_name_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, lockfile) = (folder.path().join("x.wasm"), folder.path().join("hatchery.lock"));
+    let written = (file.clone(), lockfile.clone());
+    let fake = start_with_component(move || {
+        std::fs::write(&written.0, "other").unwrap();
+        std::fs::write(&written.1, lockfile_with("x")).unwrap();
+    })
+    .await;
+    for mode in [PullMode::Add, PullMode::Update] {
+        for file in [&file, &lockfile] {
+            let _ = std::fs::remove_file(file);
+        }
+        let error = folder_of(&folder, &fake).add(&fake.reference(), None, mode).await.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "{}: another pull has changed component `x` at the same time, and its files are kept; pull again",
+                lockfile.display()
+            )
+        );
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "other");
+        assert_eq!(std::fs::read_to_string(&lockfile).unwrap(), lockfile_with("x"));
+    }
+}
+
+#[tokio::test]
+async fn the_same_component_can_be_pulled_twice_at_the_same_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = start_with_component(|| ()).await;
+    let (components, reference) = (folder_of(&folder, &fake), fake.reference());
+    let pull = || components.add(&reference, None, PullMode::Update);
+    let (first, second) = futures::join!(pull(), pull());
+    assert_eq!(first.unwrap().digest, second.unwrap().digest);
+}
+
+#[tokio::test]
+async fn a_file_that_appears_during_a_pull_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.wasm");
+    let written = file.clone();
+    let fake = start_with_component(move || std::fs::write(&written, "mine").unwrap()).await;
+    let pulled = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await;
+    assert!(matches!(pulled, Err(RegistryError::FileExists { path }) if path == file));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
 }

@@ -40,7 +40,7 @@ impl Authorization {
 
 /// The `WWW-Authenticate` challenge of a registry.
 #[derive(Debug, PartialEq, Eq)]
-enum Challenge {
+pub(super) enum Challenge {
     Basic,
     Bearer { realm: String, service: Option<String> },
 }
@@ -51,11 +51,22 @@ struct TokenResponse {
     access_token: Option<String>,
 }
 
-/// Requests the challenge of a registry and returns the authorization that it requires.
+/// Requests the challenge of a registry and returns the authorization that it requires. Some registries have none here,
+/// and one for what not everybody may do.
 pub(super) async fn authorize(transport: &Transport<'_>, actions: &str) -> Result<Authorization, RegistryError> {
+    let response = transport.send(transport.http.get(transport.url("v2/")?)).await?;
+    let challenge = challenge_of(&response);
+    answer(transport, challenge, actions).await
+}
+
+/// Returns the authorization that a challenge of the registry requires. `None` is no challenge.
+pub(super) async fn answer(
+    transport: &Transport<'_>,
+    challenge: Option<Challenge>,
+    actions: &str,
+) -> Result<Authorization, RegistryError> {
     let registry = transport.url("v2/")?;
-    let response = transport.send(transport.http.get(registry.clone())).await?;
-    match (challenge_of(&response), &transport.auth) {
+    match (challenge, &transport.auth) {
         (Some(Challenge::Bearer { realm, service }), _) => {
             let insecure = || RegistryError::InsecureTokenService {
                 registry: transport.reference.registry().to_owned(),
@@ -115,10 +126,10 @@ fn is_allowed_token_service(service: &Url, registry: &Url) -> bool {
     }
 }
 
-fn challenge_of(response: &Response) -> Option<Challenge> {
+/// Returns the challenge of a response. Tokens are preferred if there are several.
+pub(super) fn challenge_of(response: &Response) -> Option<Challenge> {
     let headers = response.headers().get_all(header::WWW_AUTHENTICATE).into_iter();
     let mut challenges: Vec<_> = headers.filter_map(|value| parse_challenge(value.to_str().ok()?)).collect();
-    // Tokens are preferred if the registry offers both.
     let bearer = challenges.iter().position(|challenge| *challenge != Challenge::Basic).unwrap_or(0);
     (bearer < challenges.len()).then(|| challenges.swap_remove(bearer))
 }

@@ -5,7 +5,7 @@ use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url, header};
 use serde::Deserialize;
 
-use super::token::{Authorization, authorize};
+use super::token::{Authorization, Challenge, answer, authorize, challenge_of};
 use super::{CONNECT_TIMEOUT, READ_TIMEOUT, RegistryClient, failure};
 use crate::error::RegistryError;
 use crate::reference::Reference;
@@ -79,10 +79,50 @@ impl<'a> Transport<'a> {
 
     /// Sends a GET request for a path of the repository, such as `manifests/1.0`.
     pub(super) async fn get(&self, path: &str, accept: Option<&str>) -> Result<Response, RegistryError> {
-        let request = self.http.get(self.url(&format!("v2/{}/{path}", self.reference.oci().repository()))?);
-        let request = accept.into_iter().fold(request, |request, accept| request.header(header::ACCEPT, accept));
-        let response = self.send(self.authorization.apply(request)).await?;
+        let url = self.repository_url(path)?;
+        let request = |authorization: &Authorization| {
+            let request = self.http.get(url.clone());
+            let request = accept.into_iter().fold(request, |request, accept| request.header(header::ACCEPT, accept));
+            authorization.apply(request)
+        };
+        let mut response = self.send(request(&self.authorization)).await?;
+        if let Some(challenge) = self.later_challenge(&response, &url) {
+            let authorization = answer(self, Some(challenge), "pull").await?;
+            response = self.send(request(&authorization)).await?;
+        }
         if response.status().is_success() { Ok(response) } else { Err(self.response_error(response).await) }
+    }
+
+    /// Logs in for uploads if the registry requires it only for them: begins one to see its challenge.
+    pub(super) async fn authorize_upload(&mut self) -> Result<(), RegistryError> {
+        if !matches!(self.auth, RegistryAuth::Basic(..)) || !matches!(self.authorization, Authorization::Anonymous) {
+            return Ok(());
+        }
+        let url = self.repository_url("blobs/uploads/")?;
+        let response = self.send(self.http.post(url.clone()).header(header::CONTENT_LENGTH, 0)).await?;
+        if let Some(challenge) = self.later_challenge(&response, &url) {
+            self.authorization = answer(self, Some(challenge), "pull,push").await?;
+        } else if response.status() == StatusCode::ACCEPTED
+            && let Some(upload) = location(&response, &url)
+        {
+            // An upload that cannot be cancelled expires.
+            let _ = self.send(self.http.delete(upload)).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the URL of a path of the repository.
+    fn repository_url(&self, path: &str) -> Result<Url, RegistryError> {
+        self.url(&format!("v2/{}/{path}", self.reference.oci().repository()))
+    }
+
+    /// Returns the challenge of a response to an anonymous request to `url`. A server that the registry redirects to gets
+    /// no login.
+    fn later_challenge(&self, response: &Response, url: &Url) -> Option<Challenge> {
+        let is_asked = response.status() == StatusCode::UNAUTHORIZED
+            && response.url().origin() == url.origin()
+            && matches!(self.authorization, Authorization::Anonymous);
+        is_asked.then(|| challenge_of(response)).flatten()
     }
 
     pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, RegistryError> {
@@ -122,6 +162,12 @@ impl<'a> Transport<'a> {
         let message = if message.trim().is_empty() { message } else { format!(": {message}") };
         failure::unexpected_response(self.reference, &format!("status {}{message}", status.as_u16()))
     }
+}
+
+/// Returns the upload that the registry has begun at `url`. `None` if another server has it.
+fn location(response: &Response, url: &Url) -> Option<Url> {
+    let location = url.join(response.headers().get(header::LOCATION)?.to_str().ok()?).ok()?;
+    (location.origin() == url.origin()).then_some(location)
 }
 
 /// Follows redirects, except from HTTPS to plain HTTP.

@@ -9,7 +9,7 @@ from typing import Any
 from componentize_py_types import Err
 from wit_world.imports import types as wit
 
-from ..content import Content, Event, LlmResponse
+from ..content import Content, LlmResponse
 from ..context import CallbackContext
 from ..errors import Error
 from ..export import EXPORTS
@@ -27,6 +27,21 @@ class _Hooks:
     async def _call(self, name: str, hook: str, to_answer: Callable[[Any], Any], *values: Any) -> Any:
         """Calls the code of a hook, and converts its result by ``to_answer``."""
         raise NotImplementedError
+
+    async def _revise(
+        self, name: str, hook: str, from_wit: Callable[[Any], Any], to_wit: Callable[[Any], Any], value: Any
+    ) -> Any:
+        """Calls the code of a hook that may return another value, or change the one that it gets.
+
+        Returns ``None`` if it does neither.
+        """
+        revised = from_wit(value)
+
+        def to_answer(replacement: Any) -> Any:
+            answer = to_wit(revised if replacement is None else replacement)
+            return None if replacement is None and answer == to_wit(from_wit(value)) else answer
+
+        return await self._call(name, hook, to_answer, revised)
 
     async def before_agent(self, name: str) -> Any:
         return await self._call(name, "before_agent", _content)
@@ -51,15 +66,7 @@ class _Hooks:
         return await self._call(name, "before_model", to_action, revised)
 
     async def after_model(self, name: str, response: wit.LlmResponse) -> Any:
-        revised = convert.response_from_wit(response)
-
-        def to_answer(replacement: LlmResponse | None) -> Any:
-            received = convert.response_to_wit(revised if replacement is None else replacement)
-            if replacement is None and received == convert.response_to_wit(convert.response_from_wit(response)):
-                return None
-            return received
-
-        return await self._call(name, "after_model", to_answer, revised)
+        return await self._revise(name, "after_model", convert.response_from_wit, convert.response_to_wit, response)
 
     async def on_model_error(self, name: str, request: wit.LlmRequest, failure: wit.Error) -> Any:
         return await self._call(name, "on_model_error", _response, convert.request_from_wit(request), _error(failure))
@@ -119,31 +126,16 @@ class Plugins(_Hooks):
             raise Err(to_wit_error(error)) from None
 
     async def on_user_message(self, name: str, message: wit.Content) -> Any:
-        revised = convert.content_from_wit(message)
+        def to_wit(content: Content | str) -> Any:
+            return convert.content_to_wit(Content.user(content) if isinstance(content, str) else content)
 
-        def to_answer(replacement: Content | str | None) -> Any:
-            if isinstance(replacement, str):
-                replacement = Content.user(replacement)
-            content = convert.content_to_wit(revised if replacement is None else replacement)
-            if replacement is None and content == convert.content_to_wit(convert.content_from_wit(message)):
-                return None
-            return content
-
-        return await self._call(name, "on_user_message", to_answer, revised)
+        return await self._revise(name, "on_user_message", convert.content_from_wit, to_wit, message)
 
     async def before_run(self, name: str) -> Any:
         return await self._call(name, "before_run", _content)
 
     async def on_event(self, name: str, event: wit.Event) -> Any:
-        revised = convert.event_from_wit(event)
-
-        def to_answer(replacement: Event | None) -> Any:
-            sent = convert.event_to_wit(revised if replacement is None else replacement)
-            if replacement is None and sent == convert.event_to_wit(convert.event_from_wit(event)):
-                return None
-            return sent
-
-        return await self._call(name, "on_event", to_answer, revised)
+        return await self._revise(name, "on_event", convert.event_from_wit, convert.event_to_wit, event)
 
     async def after_run(self, name: str) -> None:
         await self._call(name, "after_run", _ignore)
