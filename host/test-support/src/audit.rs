@@ -8,6 +8,8 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
+use crate::keep_events_enabled;
+
 /// Captures the audit events of this thread until it is dropped, one line per event: the level and the fields, without
 /// the invocation.
 pub struct AuditCapture(Lines);
@@ -23,7 +25,10 @@ impl AuditCapture {
     pub fn capture() -> Self {
         // One subscriber for all threads, because callsites cache the interest of subscribers.
         static SUBSCRIBE: Once = Once::new();
-        SUBSCRIBE.call_once(|| tracing::subscriber::set_global_default(AuditSubscriber).unwrap());
+        SUBSCRIBE.call_once(|| {
+            keep_events_enabled();
+            tracing::subscriber::set_global_default(AuditSubscriber).unwrap();
+        });
         let lines = Lines::default();
         LINES.set(Some(lines.clone()));
         Self(lines)

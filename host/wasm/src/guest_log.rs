@@ -243,9 +243,11 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
-    use tracing::{Metadata, Subscriber};
+    use tracing::{Dispatch, Metadata, Subscriber};
 
     use super::*;
 
@@ -301,6 +303,7 @@ mod tests {
         let log = new_log(100_000);
         log.write("stdout", b"one\ntwo");
         log.write("stderr", b"three");
+        LazyLock::force(&SECOND_SUBSCRIBER);
         let lines = CapturedLines::default();
         tracing::subscriber::with_default(lines.clone(), || {
             log.flush();
@@ -312,6 +315,9 @@ mod tests {
         tracing::subscriber::with_default(lines.clone(), || log.reset(None));
         assert_eq!(lines.0.lock_unpoisoned().last().unwrap(), "stdout four", "the next call starts with empty streams");
     }
+
+    /// With a single subscriber, an event that a thread without one records first would be disabled for all threads.
+    static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(CapturedLines::default()));
 
     /// Captures the streams and the texts of lines.
     #[derive(Clone, Default)]

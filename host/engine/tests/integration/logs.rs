@@ -1,15 +1,13 @@
 //! Captures of warnings, and of the whole log.
 
 use std::fmt::Debug;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
+use hatchery_test_support::keep_events_enabled;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
-
-/// With a single subscriber, an event that a thread without one records first would be disabled for all threads.
-static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(WarningSubscriber(Arc::default())));
+use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Captures the warnings of this thread until it is dropped.
 pub struct Warnings {
@@ -19,7 +17,7 @@ pub struct Warnings {
 
 impl Warnings {
     pub fn capture() -> Self {
-        LazyLock::force(&SECOND_SUBSCRIBER);
+        keep_events_enabled();
         let lines = Arc::default();
         let guard = tracing::subscriber::set_default(WarningSubscriber(Arc::clone(&lines)));
         Self { lines, _guard: guard }
@@ -70,7 +68,7 @@ pub fn capture_log() -> (Arc<Mutex<Vec<u8>>>, DefaultGuard) {
             Ok(())
         }
     }
-    LazyLock::force(&SECOND_SUBSCRIBER);
+    keep_events_enabled();
     let log = Arc::new(Mutex::new(Vec::new()));
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Log(writer.clone())).finish();

@@ -8,6 +8,7 @@ use futures::future::join_all;
 use hatchery_core::{CodeExecutor, CodeFile, CodeInput, CodeOutput, ToolError};
 use hatchery_executors::{ContainerConfig, ContainerExecutor};
 use hatchery_test_services::EngineKind;
+use hatchery_test_support::keep_events_enabled;
 
 use crate::call_in;
 use crate::fake_engine::FakeEngine;
@@ -111,6 +112,7 @@ impl Write for Writer {
 
 impl Log {
     pub fn capture() -> Self {
+        keep_events_enabled();
         let log = Arc::<Mutex<Vec<u8>>>::default();
         let lines = log.clone();
         let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || Writer(lines.clone())).finish();

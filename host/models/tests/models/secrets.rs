@@ -1,7 +1,7 @@
 //! No secret appears in logs of any level, errors, debug output or traces.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use futures::StreamExt;
 use hatchery_core::{
@@ -9,6 +9,8 @@ use hatchery_core::{
 };
 use hatchery_models::{Connection, GoogleCloud, ModelProviders, Service, Settings};
 use serde_json::json;
+use tracing::Dispatch;
+use tracing::subscriber::NoSubscriber;
 
 use crate::support::{BodyEnd, MockProvider, MockResponse, call_error, event, user_request};
 
@@ -45,6 +47,9 @@ const MODELS: &[&str] = &[
     #[cfg(feature = "rig")]
     "rig:openai:x",
 ];
+
+/// With a single subscriber, an event that a thread without one records first would be disabled for all threads.
+static SECOND_SUBSCRIBER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(NoSubscriber::new()));
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -114,6 +119,7 @@ fn settings(provider: &MockProvider, folder: &tempfile::TempDir) -> Settings {
 
 #[tokio::test]
 async fn no_secret_is_emitted_whatever_a_provider_answers() {
+    LazyLock::force(&SECOND_SUBSCRIBER);
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
