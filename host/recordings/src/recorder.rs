@@ -1,5 +1,6 @@
 //! Plugin that records sessions.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -11,6 +12,7 @@ use hatchery_core::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::fs::{self, File};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::Mutex;
 
@@ -166,9 +168,9 @@ fn wrap_value(value: Value) -> JsonMap {
 /// Reads the recording, or returns `None` if the file does not exist.
 async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError> {
     let MessageLocation { file, display_name, .. } = location;
-    let text = match tokio::fs::read_to_string(file).await {
+    let text = match fs::read_to_string(file).await {
         Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StoreError::backend(format!("cannot read {}", file.display()), error).into()),
     };
     let recordings = Recordings::parse(&text).map_err(|error| {
@@ -177,16 +179,36 @@ async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError
     Ok(Some(recordings))
 }
 
-/// Writes a temporary file and renames it to `file`.
-async fn write_atomically(file: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a temporary file and renames it to `file`. Of several recorders that write it at once, the last one wins.
+async fn write_atomically(file: &Path, text: &str) -> io::Result<()> {
     if let Some(folder) = file.parent() {
-        tokio::fs::create_dir_all(folder).await?;
+        fs::create_dir_all(folder).await?;
     }
-    let temporary = file.with_extension("yaml.unfinished");
-    let mut output = tokio::fs::File::create(&temporary).await?;
-    output.write_all(text.as_bytes()).await?;
-    output.sync_all().await?;
-    tokio::fs::rename(&temporary, file).await
+    let (temporary, mut output) = create_temporary(file).await?;
+    let written = async {
+        output.write_all(text.as_bytes()).await?;
+        output.sync_all().await?;
+        fs::rename(&temporary, file).await
+    }
+    .await;
+    if written.is_err() {
+        // The original error is more useful than the error of the removal.
+        let _ = fs::remove_file(&temporary).await;
+    }
+    written
+}
+
+/// Creates a file beside `file`. Another host, an app of this one, or a process with the same id in another container may
+/// record into the same file, so an existing one is not used.
+async fn create_temporary(file: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0_u32;
+    loop {
+        let temporary = file.with_extension(format!("yaml.{}-{number}.unfinished", std::process::id()));
+        match File::create_new(&temporary).await {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            created => return created.map(|file| (temporary, file)),
+        }
+    }
 }
 
 #[async_trait]
