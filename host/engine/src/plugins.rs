@@ -28,6 +28,8 @@ pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
 pub use reflect_and_retry::ReflectAndRetry;
 
+use crate::run::Deadline;
+
 /// Timeout of `on_run_error` of a plugin once the run is cancelled.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(25);
 
@@ -196,7 +198,7 @@ impl Plugins {
         Ok(())
     }
 
-    pub(crate) async fn on_run_error(&self, cx: &CallContext, error: &RunError) {
+    pub(crate) async fn on_run_error(&self, cx: &CallContext, error: &RunError, deadline: Deadline) {
         for plugin in self.iter() {
             let out_of_time = async {
                 cx.invocation.cancel.cancelled().await;
@@ -206,6 +208,7 @@ impl Plugins {
                 biased;
                 () = plugin.on_run_error(cx, error) => {}
                 () = out_of_time => {}
+                () = deadline.report_period_end() => {}
             }
         }
     }

@@ -50,6 +50,8 @@ async fn a_folder_that_cannot_be_read_is_reported_once() -> Result<()> {
     std::fs::create_dir(folder.served())?;
     std::fs::write(folder.file("other.yaml"), "x: 1")?;
     host.wait_until("it is read again", |components| !is_reported(components)).await?;
+    // The log arrives on its own.
+    host.wait_for_log("the folder cannot be read").await?;
     let reports = host.log().matches("the folder cannot be read").count();
     assert_eq!(reports, 1, "{}", host.log());
     Ok(())

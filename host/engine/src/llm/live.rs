@@ -29,7 +29,7 @@ use crate::run::{AgentOutcome, LiveInput, LiveMessage};
 use recording::Recording;
 use speech::Speech;
 use streams::RunningStreams;
-use tools::{FinishedBatch, RunningTools};
+use tools::{FinishedBatch, RunningBatches, RunningTools};
 use turn_end::{ModelText, TurnEnd};
 
 /// Maximum number of messages of the model that are kept while a request is sent.
@@ -179,19 +179,21 @@ impl<'a> Conversation<'a> {
         if let Some(first) = first {
             self.forward(first).await?;
         }
+        let mut batches = RunningBatches::default();
         loop {
+            batches.run_started(&mut self.tools);
             let ended = match self.received.pop_front() {
-                Some(received) => self.handle_received(received).await?,
+                Some(received) => batches.run_during(self.handle_received(received)).await?,
                 None => tokio::select! {
                     biased;
-                    batch = self.tools.next() => self.respond(batch).await?,
-                    received = self.connection.receive() => self.handle_received(received).await?,
+                    batch = batches.next() => batches.run_during(self.respond(batch)).await?,
+                    received = self.connection.receive() => batches.run_during(self.handle_received(received)).await?,
                     request = self.input.queue.next(), if !self.is_ending => match request {
-                        Some(request) => self.forward(request).await?,
+                        Some(request) => batches.run_during(self.forward(request)).await?,
                         None => self.end_with_turn(),
                     },
                     message = self.streams.next() => {
-                        self.send(message).await?;
+                        batches.run_during(self.send(message)).await?;
                         None
                     }
                 },

@@ -16,6 +16,7 @@ use tokio::sync::{Mutex, mpsc};
 
 use super::run_bus::FrameSender;
 use crate::plugins::Plugins;
+use crate::run::Deadline;
 use crate::tasks::run_to_completion;
 
 /// An event for the client of a run, and the session's revision after it; `None` for a partial event, which is not
@@ -53,6 +54,7 @@ struct EventLogInner {
     cx: CallContext,
     writer: InvocationWriter,
     plugins: Plugins,
+    deadline: Deadline,
     frames: FrameSender,
     /// Ids of the events that were stored before the run was interrupted. When they are replayed, only agents see them.
     delivered_ids: HashSet<String>,
@@ -90,12 +92,13 @@ impl EventLog {
         cx: CallContext,
         writer: InvocationWriter,
         plugins: Plugins,
+        deadline: Deadline,
         client: EventSender,
         frames: FrameSender,
         delivered_ids: HashSet<String>,
     ) -> Self {
         let state = Mutex::new(LogState::Open { client, last_event_id: String::new() });
-        Self(Arc::new(EventLogInner { cx, writer, plugins, frames, delivered_ids, state }))
+        Self(Arc::new(EventLogInner { cx, writer, plugins, deadline, frames, delivered_ids, state }))
     }
 
     /// Replaces the user's message, before it is stored.
@@ -156,8 +159,8 @@ impl EventLogInner {
         }
         let event = match origin {
             EventOrigin::User => event,
-            EventOrigin::Agent | EventOrigin::Run => self.plugins.on_event(&self.cx, &event).await?.unwrap_or(event),
-            EventOrigin::Failure => self.plugins.on_event(&self.cx, &event).await.unwrap_or_default().unwrap_or(event),
+            EventOrigin::Agent | EventOrigin::Run => self.replacement(&event).await?.unwrap_or(event),
+            EventOrigin::Failure => self.replacement(&event).await.unwrap_or_default().unwrap_or(event),
         };
         if matches!(origin, EventOrigin::Agent | EventOrigin::Run) {
             self.cx.invocation.count_event(&event)?;
@@ -185,6 +188,16 @@ impl EventLogInner {
             }
         }
         if !event.partial && event.actions.end_invocation == Some(true) { Err(RunError::Stopped) } else { Ok(event) }
+    }
+
+    /// Returns the event of a plugin that replaces `event`. A hook that does not return would block the log for the report of
+    /// the run's failure.
+    async fn replacement(&self, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
+        tokio::select! {
+            biased;
+            replacement = self.plugins.on_event(&self.cx, event) => replacement,
+            () = self.deadline.report_period_end() => Err(RunError::Cancelled),
+        }
     }
 
     /// Appends the event to the session service and to the run's session. Returns the session's revision with it;

@@ -34,7 +34,7 @@ use crate::app::{App, MemoryAddition};
 use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
-use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
+use crate::run::{AgentOutcome, AgentScope, Deadline, Replay, RunContext};
 
 /// The parameters of a turn.
 pub(super) struct TurnRequest {
@@ -69,6 +69,7 @@ struct OpenRun {
     publisher: RunPublisher,
     /// Ends with the turn.
     span: Span,
+    deadline: Deadline,
     /// Index of the run's first event.
     first_event: usize,
     caller_cancel: CancellationToken,
@@ -92,7 +93,7 @@ impl OpenRun {
             }
             Err(error) => {
                 self.span.set_error(&error);
-                self.run.plugins.on_run_error(&self.cx, &error).await;
+                self.run.plugins.on_run_error(&self.cx, &error, self.deadline).await;
                 let has_ended = report(&self.run, &self.log, &error).await;
                 let transition = match &error {
                     RunError::Cancelled => self.is_cancel_requested().then_some(RunTransition::Cancel),
@@ -228,13 +229,15 @@ impl RunnerInner {
             span: span.context().clone(),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
-        let log = EventLog::new(cx.clone(), writer, plugins.clone(), client, publisher.frames(), delivered_ids);
+        let deadline = Deadline::new(&invocation.run_config);
+        let frames = publisher.frames();
+        let log = EventLog::new(cx.clone(), writer, plugins.clone(), deadline, client, frames, delivered_ids);
         let live = live.map(|start| start.into_input(&cx, &log));
         let run = RunContext::new(app, invocation, plugins, engine_host);
         let run = Arc::new(run.with_history(views, self.compactions.clone()).with_live_input(live));
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta, begun: Some(begun) };
-        (OpenRun { run, cx, log, publisher, span, first_event, caller_cancel, is_nested }, input, resumed)
+        (OpenRun { run, cx, log, publisher, span, deadline, first_event, caller_cancel, is_nested }, input, resumed)
     }
 
     /// Runs the agents of a run within its time limit, until it is cancelled. A panic is an error.
@@ -245,8 +248,8 @@ impl RunnerInner {
         input: UserInput,
         resumed: Option<ResumedRun>,
     ) -> Result<AgentOutcome, RunError> {
-        let OpenRun { run, cx, log, publisher, .. } = open;
-        let execution = within_time_limit(run, execute(run, cx, log, input, resumed).boxed());
+        let OpenRun { run, cx, log, publisher, deadline, .. } = open;
+        let execution = within_time_limit(run, *deadline, execute(run, cx, log, input, resumed).boxed());
         let execution = self.cancel_on_request(lease, publisher, execution);
         let result = AssertUnwindSafe(execution).catch_unwind().await;
         let result = result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())));
@@ -259,20 +262,15 @@ impl RunnerInner {
 /// Awaits a run for at most `max_run_time`.
 async fn within_time_limit(
     run: &RunContext,
+    deadline: Deadline,
     execution: BoxFuture<'_, Result<AgentOutcome, RunError>>,
 ) -> Result<AgentOutcome, RunError> {
-    let limit = run.invocation.run_config.max_run_time;
-    if limit.is_zero() {
-        return execution.await;
-    }
-    match tokio::time::timeout(limit, execution).await {
-        Ok(result) => result,
-        Err(_) => Err(RunError::Limit {
-            limit: RunLimit::RunTime,
-            value: limit.as_secs(),
-            agent: run.app.root().name.clone(),
-        }),
-    }
+    let exceeded = || RunError::Limit {
+        limit: RunLimit::RunTime,
+        value: run.invocation.run_config.max_run_time.as_secs(),
+        agent: run.app.root().name.clone(),
+    };
+    deadline.run_until(execution).await.unwrap_or_else(|| Err(exceeded()))
 }
 
 /// Runs the agents, unless a plugin answers in their place. After success, runs the final hooks.

@@ -2,13 +2,14 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use hatchery_core::{
     Agent, AgentKind, ArtifactService, Blob, CallContext, Callback, Content, Event, EventData, Example,
     ExampleProvider, Examples, FunctionDeclaration, HookPoint, Instruction, JsonMap, LlmAgent, LlmRequest, LlmResponse,
-    Model, ModelError, ModelRef, Part, PartData, Plugin, ResponseStream, RunError, SessionKey, StoreError,
+    Model, ModelError, ModelRef, Part, PartData, Plugin, ResponseStream, RunError, RunLimit, SessionKey, StoreError,
     StreamingMode, Tool, ToolError,
 };
 use hatchery_engine::{Plugins, Runner};
@@ -264,6 +265,35 @@ async fn a_run_is_cancelled_in_a_hook_for_failures() {
         let error = end(&app, &stuck, Content::user("hi")).await;
         let failed_before = at == "on_run_error";
         assert_eq!(error.code(), if failed_before { "MODEL_SERVER_ERROR" } else { "CANCELLED" });
+    }
+}
+
+/// Returns the error of a run with a limit of its wall time.
+async fn end_by_limit(mut app: Harness, stuck: &BlockingExtension) -> RunError {
+    app.config.max_run_time = Duration::from_secs(7);
+    let ended = tokio::time::timeout(Duration::from_secs(60), app.expect_error("hi")).await;
+    let Ok((_, error)) = ended else { panic!("the run has not ended in `{}`", stuck.at) };
+    assert_eq!(app.session().await.events.last().unwrap().error_code.as_deref(), Some(error.code()), "{}", stuck.at);
+    assert_eq!(app.runner.active_runs(), 0);
+    error
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_at_the_limit_of_its_wall_time_in_a_plugins_hook() {
+    for at in ["on_user_message", "before_run", "on_event", "before_model", "after_run"] {
+        let stuck = BlockingExtension::at(at);
+        let app = with_plugin(llm("root", Scripted::sequence(["ok"])), &stuck).await;
+        let error = end_by_limit(app, &stuck).await;
+        assert!(matches!(error, RunError::Limit { limit: RunLimit::RunTime, .. }), "{at}: {error:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_has_failed_ends_although_a_plugin_does_not_return_from_its_hook() {
+    for at in ["on_run_error", "on_event"] {
+        let stuck = BlockingExtension::at(at);
+        let app = with_plugin(llm("root", Scripted::sequence([Reply::status(500, "down")])), &stuck).await;
+        assert_eq!(end_by_limit(app, &stuck).await.code(), "MODEL_SERVER_ERROR", "{at}");
     }
 }
 

@@ -3,18 +3,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
 use hatchery_core::{
-    Blob, CallContext, Content, FunctionDeclaration, HookPoint, JsonMap, LiveRequest, LiveRequestQueue, LiveResponse,
-    Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool, ToolError,
+    Blob, CallContext, Callback, Content, FunctionDeclaration, HookPoint, JsonMap, LiveRequest, LiveRequestQueue,
+    LiveResponse, LlmResponse, Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool, ToolError,
 };
 use hatchery_engine::LiveRunRequest;
 use hatchery_engine::builtin::StopStreaming;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use crate::support::live::*;
 use crate::support::*;
@@ -50,6 +52,62 @@ async fn hooks_and_tools_work_in_a_conversation_as_in_a_run() {
     );
     let state = app.state().await;
     assert_eq!((&state["answer"], &state["called"]), (&json!("it is marked"), &json!(true)));
+}
+
+/// A tool that ends once the callback for the chunks of the model waits for it.
+struct Meeting {
+    declaration: Arc<FunctionDeclaration>,
+    arrived: Notify,
+    called: Notify,
+}
+
+#[async_trait]
+impl Tool for Meeting {
+    fn declaration(&self) -> &Arc<FunctionDeclaration> {
+        &self.declaration
+    }
+
+    async fn call(&self, _: JsonMap, _: &CallContext) -> Result<Value, ToolError> {
+        self.arrived.notified().await;
+        self.called.notify_one();
+        Ok(json!({"met": true}))
+    }
+}
+
+#[async_trait]
+impl Callback for Meeting {
+    fn name(&self) -> &str {
+        "meeting"
+    }
+
+    async fn after_model(&self, _: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        if response.partial {
+            self.arrived.notify_one();
+            self.called.notified().await;
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_tools_continue_while_a_callback_sees_what_the_model_says() {
+    let model = LiveModel::new([vec![
+        call("c1", "meet", json!({})),
+        text_reply("one moment"),
+        result("c1", "meet", json!({"met": true})),
+        complete(),
+    ]]);
+    let (arrived, called) = (Notify::new(), Notify::new());
+    let meeting = Arc::new(Meeting { declaration: declaration("meet"), arrived, called });
+    let root = model.agent("root", |llm| {
+        llm.tools = vec![meeting.clone()];
+        llm.callbacks.push(HookPoint::AfterModel, meeting);
+    });
+    let app = Harness::new(root).await;
+    let mut live = Live::start(&app).await;
+    let events = tokio::time::timeout(Duration::from_secs(60), live.ask("hi")).await.expect("the tool has no turn");
+    assert_eq!(events, ["root: call meet{}", r#"root: answer meet{"met":true}"#, "root: one moment"]);
+    live.finish().await;
 }
 
 #[tokio::test]

@@ -1,7 +1,8 @@
 //! Tool calls of a live model, which run concurrently with the conversation.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -22,23 +23,65 @@ pub(super) enum FinishedBatch {
     Cancelled(Arc<Event>),
 }
 
+/// The calls of one message of the model.
+type Batch<'a> = BoxFuture<'a, FinishedBatch>;
+
 /// The calls in progress.
 #[derive(Default)]
+pub(super) struct RunningBatches<'a> {
+    running: FuturesUnordered<Batch<'a>>,
+    /// Calls that have ended while something else was awaited.
+    finished: VecDeque<FinishedBatch>,
+}
+
+impl<'a> RunningBatches<'a> {
+    /// Runs the calls that were started since.
+    pub(super) fn run_started(&mut self, tools: &mut RunningTools<'a>) {
+        self.running.extend(tools.started.drain(..));
+    }
+
+    /// Returns the next batch of calls that has ended. Never returns if there are none. Cancel safe.
+    pub(super) async fn next(&mut self) -> FinishedBatch {
+        if let Some(batch) = self.finished.pop_front() {
+            return batch;
+        }
+        match self.running.next().await {
+            Some(batch) => batch,
+            None => pending().await,
+        }
+    }
+
+    /// Awaits `work` while the calls continue: they may hold what it waits for, and have timeouts of their own.
+    pub(super) async fn run_during<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                result = &mut work => return result,
+                Some(batch) = self.running.next() => self.finished.push_back(batch),
+            }
+        }
+    }
+}
+
+/// What the model knows of its calls.
+#[derive(Default)]
 pub(super) struct RunningTools<'a> {
-    batches: FuturesUnordered<BoxFuture<'a, FinishedBatch>>,
+    /// Calls that do not run yet.
+    started: Vec<Batch<'a>>,
     tokens: Vec<(HashSet<String>, CancellationToken)>,
     /// Ids of calls whose responses the model does not expect.
     cancelled: HashSet<String>,
 }
 
 impl<'a> RunningTools<'a> {
-    /// Starts the calls of an event.
+    /// Starts the calls of an event. They run once [`RunningBatches`] has them.
     pub(super) fn start(&mut self, driver: &'a LoopDriver<'a>, event: Arc<Event>) {
         let ids = event.function_calls().filter_map(|call| call.id.clone()).collect();
         let token = CancellationToken::new();
         self.tokens.retain(|(_, token)| !token.is_cancelled());
         self.tokens.push((ids, token.clone()));
-        self.batches.push(Box::pin(async move {
+        self.started.push(Box::pin(async move {
             // Cancelled by its own end, too, so that it is forgotten.
             let guard = token.clone().drop_guard();
             let result = match token.run_until_cancelled(driver.call_tools(&event)).await {
@@ -57,14 +100,6 @@ impl<'a> RunningTools<'a> {
             if ids.is_subset(&self.cancelled) {
                 token.cancel();
             }
-        }
-    }
-
-    /// Returns the next batch of calls that has ended. Never returns if there are none. Cancel safe.
-    pub(super) async fn next(&mut self) -> FinishedBatch {
-        match self.batches.next().await {
-            Some(batch) => batch,
-            None => pending().await,
         }
     }
 
