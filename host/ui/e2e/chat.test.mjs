@@ -19,6 +19,7 @@ test("a conversation shows answers, tool calls, state and errors, and is there a
     assert.match(page.url(), /\/dev-ui\//);
     await page.goto(`${host.url}/dev-ui/apps/dice`);
     await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    assert.equal(await page.getByRole("combobox", { name: "App" }).inputValue(), "dice");
     await say(page, "Throw two dice");
     assert.match(page.url(), /\/dev-ui\/apps\/dice\/users\/me\/sessions\/[^/]+$/);
     await page.getByText(/^You rolled \d and \d/).waitFor();
