@@ -1,0 +1,36 @@
+// What keeps a page usable: long texts, folders without apps, a host that is away, the focus, titles of tabs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { assertAccessible, closeBrowser, Host, sampleFolder, say, withPage } from "./support.mjs";
+
+let host;
+
+before(async () => {
+  host = await Host.start(sampleFolder());
+});
+
+after(async () => {
+  await closeBrowser();
+  await host?.stop();
+});
+
+test("the heading of a run has the beginning of a long message, and the page the whole one", () =>
+  withPage(
+    host,
+    async (page) => {
+      const text = `Explain this: ${"one more word ".repeat(300)}and the end.`;
+      const { id } = await host.json("/apps/dice/users/author/sessions", {});
+      const [event] = await host.json("/run", { appName: "dice", userId: "author", sessionId: id, newMessage: { parts: [{ text }] } });
+      await page.goto(`${host.url}/dev-ui/runs/dice/users/author/sessions/${id}/${event.invocationId}`);
+      await page.getByText("Measured by the host").waitFor();
+      const heading = page.getByRole("heading", { level: 1 });
+      assert.match(await heading.innerText(), /^Explain this: one more word .*…$/);
+      const { height } = await heading.boundingBox();
+      assert(height < 300, `the heading is ${height} pixels high`);
+      await page.getByText("The whole message").click();
+      await page.getByText("and the end.").first().waitFor();
+      await assertAccessible(page, "a run with a long message");
+    },
+    { viewport: { width: 360, height: 740 } },
+  ));
