@@ -34,3 +34,21 @@ test("the heading of a run has the beginning of a long message, and the page the
     },
     { viewport: { width: 360, height: 740 } },
   ));
+
+test("pages of a folder without apps say so, and lead to a new app and to rejected files", async () => {
+  const own = await Host.start({ "broken/root_agent.yaml": "name: broken\n" });
+  try {
+    await withPage(own, async (page) => {
+      for (const place of ["", "runs", "sessions", "evals", "agents"]) {
+        await page.goto(`${own.url}/dev-ui/${place}`);
+        await page.getByRole("heading", { name: "No app is loaded" }).waitFor();
+        await page.getByRole("link", { name: "Why the host has rejected files" }).waitFor();
+        await assertAccessible(page, `${place} without apps`);
+      }
+      await page.getByRole("link", { name: "build an app here" }).click();
+      await page.getByRole("textbox", { name: "Name of a new app" }).waitFor();
+    });
+  } finally {
+    await own.stop();
+  }
+});
