@@ -52,3 +52,32 @@ test("pages of a folder without apps say so, and lead to a new app and to reject
     await own.stop();
   }
 });
+
+test("the note that the host is away covers nothing and moves nothing out of the window", async () => {
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 640 }]) {
+    const own = await Host.start(sampleFolder());
+    try {
+      await withPage(
+        own,
+        async (page) => {
+          await page.goto(`${own.url}/dev-ui/apps/dice`);
+          await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+          await own.kill();
+          const note = page.getByRole("status").getByText("The host cannot be reached");
+          await note.waitFor();
+          const overflow = await page.getByRole("main").evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
+          assert.equal(overflow, 0, "the conversation has the height that is left");
+          const [above, main, field] = await Promise.all(
+            [note, page.getByRole("main"), page.getByRole("textbox", { name: "Message dice" })].map((element) => element.boundingBox()),
+          );
+          assert(above.y + above.height <= main.y + 1, "the page begins below the note");
+          assert(field.y + field.height <= viewport.height, "the field is in the window");
+          await assertAccessible(page, "a host that is away");
+        },
+        { viewport, allowed: [/ERR_/] },
+      );
+    } finally {
+      await own.stop();
+    }
+  }
+});
