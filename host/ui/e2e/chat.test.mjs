@@ -248,6 +248,9 @@ test("single keys press the buttons of the page, but not in text fields", () =>
     await page.getByRole("link", { name: "Chat", exact: true }).focus();
     await page.keyboard.press("n");
     await page.waitForURL((url) => url.href !== session);
+    // What is typed next is the message.
+    await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+    await page.getByRole("link", { name: "Chat", exact: true }).focus();
     await page.keyboard.press("?");
     await page.getByRole("dialog").getByText("Agree to the call in whose card the focus is").waitFor();
     await assertAccessible(page, "keys");

@@ -81,3 +81,53 @@ test("the note that the host is away covers nothing and moves nothing out of the
     }
   }
 });
+
+test("a closed inspector gives the focus back, and a new session waits for its message", () =>
+  withPage(host, async (page) => {
+    const isFocused = (locator) => locator.evaluate((element) => element === document.activeElement);
+    await page.goto(`${host.url}/dev-ui/apps/dice/users/focus`);
+    await say(page, "Roll a die");
+    await page.locator("details.tool > summary").click();
+    const inspect = page.getByRole("button", { name: "Inspect the event" });
+    await inspect.focus();
+    await page.keyboard.press("Enter");
+    const close = page.getByRole("button", { name: "Close the inspector" });
+    await close.focus();
+    await page.keyboard.press("Enter");
+    await close.waitFor({ state: "hidden" });
+    assert(await isFocused(inspect));
+    // The focus stays if it is elsewhere.
+    const field = page.getByRole("textbox", { name: "Message dice" });
+    await page.keyboard.press("Enter");
+    await close.waitFor();
+    await field.focus();
+    await page.keyboard.press("Escape");
+    await close.waitFor({ state: "hidden" });
+    assert(await isFocused(field));
+    const begin = page.getByRole("link", { name: "New session" });
+    await begin.focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+    await page.keyboard.type("Roll");
+    assert.equal(await field.inputValue(), "Roll");
+  }));
+
+test("in a narrow window a session that is chosen in the list can be written to", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/narrow`);
+      await say(page, "Roll a die");
+      const list = page.getByRole("complementary", { name: "Sessions" });
+      const open = page.getByRole("button", { name: "Sessions", exact: true });
+      for (const choose of [list.getByRole("link", { name: "New session" }), list.getByRole("link", { name: /^Roll a die/ }), list.getByRole("button", { name: "Close the list" })]) {
+        await open.click();
+        await choose.focus();
+        await page.keyboard.press("Enter");
+        await list.waitFor({ state: "hidden" });
+        await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+      }
+    },
+    { viewport: { width: 360, height: 640 } },
+  ));
