@@ -196,6 +196,38 @@ test("the found messages belong to the last search and to its user", () =>
     { allowed: [/500/] },
   ));
 
+test("the palette shows no sessions of the app before", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/dice/users/mover`);
+    await say(page, "Throw two dice");
+    let answer;
+    const asked = new Promise((resolve) => (answer = resolve));
+    const field = page.getByRole("combobox", { name: /^Go to/ });
+    const sessions = page.getByRole("option", { name: / session$/ });
+    await page.keyboard.press("Control+k");
+    await field.fill("session two dice");
+    await sessions.waitFor();
+    await field.press("Escape");
+    // The list of the app before arrives after the list of the open one.
+    await page.route(/\/apps\/dice\/users\/mover\/sessions$/, async (route) => {
+      await asked;
+      await route.continue();
+    });
+    const late = page.waitForResponse(/\/apps\/dice\/users\/mover\/sessions$/);
+    await page.keyboard.press("Control+k");
+    await field.press("Escape");
+    await page.getByRole("combobox", { name: "App" }).selectOption("greeter");
+    await say(page, "My name is Ada.");
+    await page.keyboard.press("Control+k");
+    await field.fill("session my name");
+    await sessions.filter({ hasText: "My name is Ada." }).waitFor();
+    answer();
+    await (await late).finished();
+    assert.equal(await sessions.filter({ hasText: "My name is Ada." }).count(), 1);
+    await field.fill("session two dice");
+    assert.equal(await sessions.filter({ hasText: "Throw two dice" }).count(), 0);
+  }));
+
 test("the palette finds the sessions of the open app, and everything else if they cannot be read", () =>
   withPage(
     host,
