@@ -131,3 +131,21 @@ test("in a narrow window a session that is chosen in the list can be written to"
     },
     { viewport: { width: 360, height: 640 } },
   ));
+
+test("the title of a tab names the app or the component", () =>
+  withPage(host, async (page) => {
+    for (const [place, title] of [
+      ["apps/dice", "dice · Chat · Hatchery"],
+      ["apps/dice/users/me", "dice · Chat · Hatchery"],
+      ["components/greeter", "greeter · Component · Hatchery"],
+      ["evals/dice", "dice · Evals · Hatchery"],
+      ["runs", "Runs · Hatchery"],
+      ["settings", "Settings · Hatchery"],
+    ]) {
+      await page.goto(`${host.url}/dev-ui/${place}`);
+      await page.waitForFunction((title) => document.title === title, title);
+    }
+    await page.getByRole("link", { name: "Components", exact: true }).click();
+    await page.getByRole("link", { name: "dice", exact: true }).first().click();
+    await page.waitForFunction(() => document.title === "dice · Component · Hatchery");
+  }));
