@@ -19,6 +19,7 @@ test("a conversation shows answers, tool calls, state and errors, and is there a
     assert.match(page.url(), /\/dev-ui\//);
     await page.goto(`${host.url}/dev-ui/apps/dice`);
     await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    assert.equal(await page.getByRole("combobox", { name: "App" }).inputValue(), "dice");
     await say(page, "Throw two dice");
     assert.match(page.url(), /\/dev-ui\/apps\/dice\/users\/me\/sessions\/[^/]+$/);
     await page.getByText(/^You rolled \d and \d/).waitFor();
@@ -85,6 +86,56 @@ test("a run is cancelled at the host, and the session goes on", () =>
     await say(page, "again");
     await page.getByText("Here I am again.").waitFor();
   }));
+
+test("a run goes on while another session is open, and is followed again when its own is opened or loaded", async () => {
+  const files = {
+    ...sampleFolder(),
+    "waits/root_agent.yaml": "name: waits\nmodel: scripted:waits/answers.yaml\ninstruction: Wait.\ntools:\n  - name: dice/roll_die\n",
+    "waits/answers.yaml": [
+      "turns:",
+      "  - when: { tool: roll_die }",
+      "    chunk_delay_ms: 60000",
+      "    reply: [{ text: one two three four, chunks: 4 }]",
+      "  - reply: [{ call: { name: roll_die, args: { sides: 6 } } }]",
+    ].join("\n"),
+  };
+  const own = await Host.start(files);
+  try {
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/apps/waits`);
+      const field = page.getByRole("textbox", { name: "Message waits" });
+      await field.fill("Begin");
+      await field.press("Enter");
+      await page.getByText("one", { exact: true }).waitFor();
+      const session = new URL(page.url()).pathname;
+      const runsOf = async () => (await own.json(`/apps/waits/users/me/sessions/${session.split("/").at(-1)}/runs`)).runs.map(({ state }) => state);
+      await page.getByRole("link", { name: "New session" }).click();
+      await page.getByText("Running…").waitFor({ state: "detached" });
+      // The other session answers meanwhile.
+      await page.getByRole("combobox", { name: "App" }).selectOption("dice");
+      await say(page, "Throw two dice");
+      await page.getByText(/^You rolled/).waitFor();
+      assert.deepEqual(await runsOf(), ["running"]);
+      await page.goBack();
+      await page.goBack();
+      await page.goBack();
+      await page.waitForURL((url) => url.pathname === session);
+      await page.getByText("Running…").waitFor();
+      assert.equal(await page.locator("details.tool").count(), 1);
+      await page.reload();
+      await page.getByText("Running…").waitFor();
+      assert.deepEqual(await runsOf(), ["running"]);
+      await page.getByRole("button", { name: "Stop the run" }).click();
+      await page.getByRole("button", { name: "Send" }).waitFor();
+      await page.getByText("The run was cancelled.").waitFor();
+      assert.deepEqual(await runsOf(), ["cancelled"]);
+      assert.equal(await page.getByRole("alert").count(), 0);
+      assert.equal(await page.locator("details.tool").count(), 1);
+    });
+  } finally {
+    await own.stop();
+  }
+});
 
 test("an unknown app and session are errors with the message of the host", () =>
   withPage(
@@ -197,6 +248,9 @@ test("single keys press the buttons of the page, but not in text fields", () =>
     await page.getByRole("link", { name: "Chat", exact: true }).focus();
     await page.keyboard.press("n");
     await page.waitForURL((url) => url.href !== session);
+    // What is typed next is the message.
+    await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+    await page.getByRole("link", { name: "Chat", exact: true }).focus();
     await page.keyboard.press("?");
     await page.getByRole("dialog").getByText("Agree to the call in whose card the focus is").waitFor();
     await assertAccessible(page, "keys");

@@ -174,6 +174,9 @@ export async function assertAccessible(page, name) {
     return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((node) => node.html).join("\n  ")}`);
   });
   assert.deepEqual(found, [], name);
+  // A label names the first element that has its id.
+  const ids = await page.evaluate(() => [...document.querySelectorAll("[id]")].map(({ id }) => id));
+  assert.deepEqual(ids.filter((id, index) => ids.indexOf(id) !== index), [], `${name}: ids of several elements`);
 }
 
 /** Sends a message and waits until the run has ended. */

@@ -8,6 +8,32 @@ const event = { id: "1", invocationId: "e-1", author: "user", timestamp: 1, cont
 let isOffline = false;
 let requests = 0;
 let stored = [event];
+/** The runs of the session, newest first. */
+let runs: { id: string; state: string }[] = [];
+/** The paths and bodies of requests for runs. */
+let runRequests: [path: string, body: unknown][] = [];
+/** The stream of the run. */
+let stream: TransformStream<Uint8Array>;
+let isAccepted: Promise<void> = Promise.resolve();
+
+/** Returns the response to a request for a run: its stream, which breaks when the request is aborted, or the run. */
+async function answerRun(url: URL, body: RequestInit["body"], signal: RequestInit["signal"]): Promise<Response> {
+  runRequests.push([url.pathname + url.search, body ? JSON.parse(String(body)) : undefined]);
+  if (url.pathname.endsWith("/cancel")) return Response.json({ id: "e-2", state: "cancelled" });
+  await isAccepted;
+  signal?.throwIfAborted();
+  signal?.addEventListener("abort", () => void stream.writable.abort(signal.reason).catch(() => {}));
+  return new Response(stream.readable, { headers: url.pathname.endsWith("/run_sse") ? { "X-Hatchery-Run": "e-2" } : {} });
+}
+
+async function emit(...values: object[]) {
+  const writer = stream.writable.getWriter();
+  for (const value of values) await writer.write(new TextEncoder().encode(`data: ${JSON.stringify(value)}\n\n`));
+  writer.releaseLock();
+  await vi.advanceTimersByTimeAsync(0);
+}
+
+const answer = (id: string, text: string) => ({ ...event, id, invocationId: "e-2", author: "dice", timestamp: Number(id), content: { role: "model", parts: [{ text }] } });
 
 async function open() {
   vi.resetModules();
@@ -21,8 +47,11 @@ async function open() {
 beforeEach(() => {
   vi.useFakeTimers();
   stubPage();
-  [isOffline, requests, stored] = [true, 0, [event]];
-  vi.stubGlobal("fetch", async (url: URL) => {
+  [isOffline, requests, stored, runs, runRequests] = [true, 0, [event], [], []];
+  [stream, isAccepted] = [new TransformStream(), Promise.resolve()];
+  vi.stubGlobal("fetch", async (url: URL, { body, signal }: RequestInit) => {
+    if (/\/runs$/.test(url.pathname)) return Response.json({ runs });
+    if (/\/run_sse$|\/runs\/.*/.test(url.pathname)) return answerRun(url, body, signal);
     requests += 1;
     if (isOffline) throw new TypeError("connection refused");
     if (url.pathname.endsWith("/gone")) return Response.json({ code: "SESSION_NOT_FOUND", detail: "There is no session gone." }, { status: 404 });
@@ -78,5 +107,79 @@ describe("the open session", () => {
     send({ ...ended, id: 2 });
     await vi.advanceTimersByTimeAsync(1000);
     expect([requests, chat.turns.length]).toEqual([2, 2]);
+  });
+});
+
+describe("a run", () => {
+  const cancelled = () => runRequests.filter(([path]) => path.endsWith("/cancel")).map(([path]) => path);
+
+  it("goes on at the host when another session is opened, and is followed again in its own", async () => {
+    isOffline = false;
+    const { chat } = await open();
+    await chat.open(key);
+    const sent = chat.send([{ text: "Roll" }], true);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(runRequests[0]![1]).toMatchObject({ cancelOnDisconnect: false });
+    await emit(answer("2", "One"));
+    expect(chat.isRunning).toBe(true);
+    await chat.open({ ...key, session: "other" });
+    expect([await sent, chat.isRunning, cancelled()]).toEqual([true, false, []]);
+    // The oldest active run comes first, from where the stored events end.
+    stored = [event, answer("2", "One")];
+    runs = [{ id: "e-3", state: "accepted" }, { id: "e-2", state: "running" }, { id: "e-1", state: "done" }];
+    [stream, runRequests] = [new TransformStream(), []];
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    expect([chat.isRunning, runRequests.map(([path]) => path)]).toEqual([true, ["/apps/dice/users/me/sessions/s/runs/e-2/events?after=2"]]);
+    await emit(answer("3", "Two"));
+    stored = [...stored, answer("3", "Two")];
+    [runs] = [[{ id: "e-2", state: "done" }]];
+    await emit({ id: "e-2", state: "done", attempts: 1 });
+    expect([chat.isRunning, chat.error, chat.log.events.map(({ id }) => id)]).toEqual([false, undefined, ["1", "2", "3"]]);
+  });
+
+  it("shows its failure, and attaches again when the connection broke", async () => {
+    [isOffline, runs] = [false, [{ id: "e-2", state: "running" }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    await stream.writable.close();
+    stream = new TransformStream();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(chat.isReconnecting).toBe(true);
+    await vi.advanceTimersByTimeAsync(1000);
+    await emit(answer("2", "One"));
+    expect([chat.isReconnecting, runRequests.length]).toEqual([false, 2]);
+    runs = [{ id: "e-2", state: "failed" }];
+    await emit({ id: "e-2", state: "failed", attempts: 1, error: { code: "MODEL_TIMEOUT", message: "It took too long." } });
+    expect([chat.isRunning, chat.error]).toEqual([false, { code: "MODEL_TIMEOUT", message: "It took too long." }]);
+  });
+
+  it("is cancelled at the host if it was stopped before the host has accepted it", async () => {
+    isOffline = false;
+    const { chat } = await open();
+    await chat.open(key);
+    let accept = () => {};
+    isAccepted = new Promise((resolve) => (accept = resolve));
+    const sent = chat.send([{ text: "Roll" }], true);
+    await chat.stop();
+    expect([chat.isStopping, cancelled()]).toEqual([true, []]);
+    accept();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(cancelled()).toEqual(["/apps/dice/users/me/sessions/s/runs/e-2/cancel"]);
+    await stream.writable.close();
+    expect([await sent, chat.isRunning, chat.error]).toEqual([true, false, undefined]);
+  });
+
+  it("takes its message if another session is opened before the host has accepted it", async () => {
+    isOffline = false;
+    const { chat } = await open();
+    await chat.open(key);
+    let accept = () => {};
+    isAccepted = new Promise((resolve) => (accept = resolve));
+    const sent = chat.send([{ text: "Roll" }], true);
+    await chat.open({ ...key, session: "other" });
+    accept();
+    expect([await sent, chat.isRunning, cancelled(), chat.log.events.map(({ id }) => id)]).toEqual([true, false, [], ["1"]]);
   });
 });

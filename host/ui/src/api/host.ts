@@ -96,6 +96,8 @@ export const readSpans = (key: SessionKey) =>
   getJson<TraceSpan[]>(`dev/apps/${path(key.app)}/debug/trace/session/${path(key.session)}`);
 
 export const listRuns = (key: SessionKey, limit: number) => getJson<{ runs: StoredRun[] }>(`${sessionPath(key)}/runs?limit=${limit}`);
+/** Runs among which the active ones of a session are looked for. */
+const MAX_ACTIVE_RUNS = 20;
 export const readRun = (key: SessionKey, run: string) => getJson<StoredRun>(`${sessionPath(key)}/runs/${path(run)}`);
 
 function artifactPath(key: SessionKey, name: string): string {
@@ -115,19 +117,25 @@ export interface RunRequest {
   parts: Part[];
   streaming: boolean;
   signal: AbortSignal;
-  /** Whether the run goes on when the page is closed. */
-  isKept?: boolean;
   /** Called with the id of the run once the host has accepted the request. */
   onAccepted: (runId: string) => void;
 }
 
-/** Cancels a run on any host. Returns true if it has ended. */
-export async function cancelRun(key: SessionKey, runId: string): Promise<boolean> {
-  const run = await sendJson<{ state: string }>("POST", `${sessionPath(key)}/runs/${path(runId)}/cancel`);
-  return run?.state !== "running" && run?.state !== "accepted";
+/** Returns whether a run emits further events without an answer. */
+const isActive = ({ state }: StoredRun) => state === "running" || state === "accepted";
+
+/** Returns the active run of a session that began first. `undefined` if there is none. */
+export async function findActiveRun(key: SessionKey): Promise<StoredRun | undefined> {
+  return (await listRuns(key, MAX_ACTIVE_RUNS)).runs.findLast(isActive);
 }
 
-/** Starts a run with a message and yields its events as they arrive. Throws the error that ends the run. */
+/** Cancels a run on any host. Returns true if it has ended. */
+export async function cancelRun(key: SessionKey, runId: string): Promise<boolean> {
+  const run = await sendJson<StoredRun>("POST", `${sessionPath(key)}/runs/${path(runId)}/cancel`);
+  return run === undefined || !isActive(run);
+}
+
+/** Starts a run with a message and yields its events as they arrive. The run outlives the request. Throws the error that ends the run. */
 export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
   const { key, runId, parts, streaming, signal } = request;
   const body = {
@@ -137,20 +145,43 @@ export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
     runId,
     newMessage: { role: "user", parts },
     streaming,
-    cancelOnDisconnect: !request.isKept,
+    cancelOnDisconnect: false,
   };
   const response = await sendRequest("POST", "run_sse", body, signal);
   // An answer to a call of a waiting run continues that run, whatever id the request has.
   request.onAccepted(response.headers.get("X-Hatchery-Run") ?? runId);
-  if (!response.body) return;
+  for await (const update of readUpdates(response, signal)) if (!isRun(update)) yield update;
+}
+
+/** Yields the events of a run after a revision of its session, until it ends or waits. Throws the error that ends the run. */
+export async function* followRun(key: SessionKey, runId: string, after: number, signal: AbortSignal): AsyncGenerator<SessionEvent> {
+  const response = await sendRequest("GET", `${sessionPath(key)}/runs/${path(runId)}/events?after=${after}`, undefined, signal);
+  for await (const update of readUpdates(response, signal)) {
+    if (!isRun(update)) {
+      yield update;
+      continue;
+    }
+    if (update.state === "failed" && update.error) throw new HostError(200, update.error.code, update.error.message);
+    return;
+  }
+  throw brokenConnection();
+}
+
+const brokenConnection = () => new HostError(0, "OFFLINE", "The connection to the host broke while the run was active.");
+
+/** Returns whether an update is the run itself, the last one of a followed run. */
+const isRun = (update: SessionEvent | StoredRun): update is StoredRun => "attempts" in update;
+
+async function* readUpdates({ body }: Response, signal: AbortSignal): AsyncGenerator<SessionEvent | StoredRun> {
+  if (!body) return;
   try {
-    for await (const data of readData(response.body)) {
-      const value = JSON.parse(data) as SessionEvent & { error?: Json; code?: string };
+    for await (const data of readData(body)) {
+      const value = JSON.parse(data) as (SessionEvent | StoredRun) & { error?: Json; code?: string };
       if (typeof value.error === "string") throw new HostError(200, value.code ?? "ERROR", value.error);
       yield value;
     }
   } catch (error) {
     if (error instanceof HostError || signal.aborted) throw error;
-    throw new HostError(0, "OFFLINE", "The connection to the host broke while the run was active.");
+    throw brokenConnection();
   }
 }

@@ -89,7 +89,7 @@ class Tray {
     this.waiting = this.waiting.filter((other) => !isAnswered(other));
     try {
       const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
-      const request = { key, runId: newRunId(), parts, streaming: false, isKept: true, signal: new AbortController().signal, onAccepted: () => {} };
+      const request = { key, runId: newRunId(), parts, streaming: false, signal: new AbortController().signal, onAccepted: () => {} };
       for await (const _event of run(request)) continue;
       this.error = "";
     } catch (error) {

@@ -1,9 +1,9 @@
-// The open conversation: its events, and the run that answers the last message. It outlives its page, so that a run
-// continues while another page is open.
+// The open conversation: its events, and the run that answers the last message. It outlives its page. A run outlives the
+// conversation: it is followed again when its session is opened again.
 
 import { hostEvents } from "../../app/host-events.svelte";
 import { retryWhenBack } from "../../app/retry";
-import { cancelRun, createSession, forkSession, readSession, run, type SessionKey } from "../../api/host";
+import { cancelRun, createSession, findActiveRun, followRun, forkSession, readSession, run, type SessionKey } from "../../api/host";
 import { describeError, HostError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
@@ -11,10 +11,8 @@ import { EventLog, localMessage } from "../../model/event-log";
 import { Latest } from "../../model/latest";
 import { newRunId } from "../../model/run-id";
 import { draftOf, drafts } from "./drafts.svelte";
+import { reconnect } from "./reconnect";
 
-/** Attempts to continue a run whose connection broke, and the longest pause between two of them. */
-const MAX_ATTEMPTS = 30;
-const MAX_PAUSE_MS = 2000;
 /** The session is read once for events that arrive together. */
 const BATCH_MS = 50;
 
@@ -86,6 +84,7 @@ class Chat {
       this.log = EventLog.of(session.events);
       this.state = session.state;
       this.loadError = undefined;
+      void this.#attach(key, isLast);
     } catch (error) {
       if (!isLast()) return;
       this.loadError = describeError(error);
@@ -93,6 +92,18 @@ class Chat {
       retryWhenBack(error, isLast, () => void this.#load(key), () => this.isBusy);
     } finally {
       if (isLast()) this.isLoading = false;
+    }
+  }
+
+  /** Follows the active runs of the session, which this or another page has begun, one after the other. */
+  async #attach(key: SessionKey, isLast: () => boolean): Promise<void> {
+    for (;;) {
+      // A host whose sessions have no runs answers with an error.
+      const active = await findActiveRun(key).catch(() => undefined);
+      if (!active || !isLast() || this.isBusy || this.#liveSince !== undefined) return;
+      const after = this.log.events.length;
+      await this.#show(key, (signal) => followRun(key, active.id, after, signal), active.id);
+      if (this.error) return;
     }
   }
 
@@ -108,7 +119,9 @@ class Chat {
   }
 
   #reset(key: SessionKey | undefined): void {
-    this.#abort?.abort();
+    // A request that the host has not accepted yet goes on, so that its message arrives.
+    if (this.#runId !== undefined) this.#abort?.abort();
+    [this.#abort, this.#runId] = [undefined, undefined];
     clearTimeout(this.#timer);
     this.#loads.end();
     this.key = key;
@@ -145,32 +158,58 @@ class Chat {
     const key = this.key;
     if (!key || this.isRunning) return false;
     let isAccepted = false;
+    this.log = this.log.add(localMessage(shown, Date.now() / 1000));
+    const runId = newRunId();
+    await this.#show(key, (signal, onAccepted) =>
+      run({ key, runId, parts, streaming, signal, onAccepted: (id) => ((isAccepted = true), onAccepted(id)) }),
+    );
+    return isAccepted;
+  }
+
+  /**
+   * Shows the events of a run until it ends, and then what the host has stored. `read` reads the events; it calls
+   * `onAccepted` with the id of the run if `runId` is not known before.
+   */
+  async #show(
+    key: SessionKey,
+    read: (signal: AbortSignal, onAccepted: (runId: string) => void) => AsyncGenerator<SessionEvent>,
+    runId?: string,
+  ): Promise<void> {
     const abort = new AbortController();
     const since = this.log.lastStored;
-    this.#abort = abort;
-    this.#runId = undefined;
+    [this.#abort, this.#runId] = [abort, runId];
     this.isRunning = true;
     this.isStopping = false;
     this.isCreating = false;
     this.error = undefined;
-    this.log = this.log.add(localMessage(shown, Date.now() / 1000));
+    const isShown = () => this.#abort === abort;
+    const onAccepted = (id: string) => {
+      // Another session was opened meanwhile.
+      if (!isShown()) return abort.abort();
+      this.#runId = id;
+      if (this.isStopping) void this.#cancel(key, abort, id);
+    };
     try {
-      const onAccepted = (runId: string) => ([this.#runId, isAccepted] = [runId, true]);
-      await this.#follow({ key, runId: newRunId(), parts, streaming, signal: abort.signal, onAccepted });
+      const isWanted = () => isShown() && !abort.signal.aborted && !(this.isStopping && this.#runId === undefined);
+      for await (const event of reconnect(() => read(abort.signal, onAccepted), isWanted, () => (this.isReconnecting = true))) {
+        if (!isShown()) break;
+        this.isReconnecting = false;
+        this.#add(event);
+      }
     } catch (error) {
-      if (!abort.signal.aborted && !this.isStopping) {
+      if (isShown() && !abort.signal.aborted && !this.isStopping) {
         const code = error instanceof HostError ? error.code : "ERROR";
         this.error = { code, message: describeError(error) };
       }
     }
-    if (!this.isOpen(key)) return isAccepted;
+    if (!isShown()) return;
     await this.#reconcile(key, since);
-    if (this.#abort !== abort) return isAccepted;
+    if (!isShown()) return;
+    [this.#abort, this.#runId] = [undefined, undefined];
     this.isRunning = false;
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
-    return isAccepted;
   }
 
   /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
@@ -208,6 +247,10 @@ class Chat {
   /** Shows an event of a live conversation. */
   receive(event: SessionEvent): void {
     this.#liveSince ??= this.log.lastStored ?? 0;
+    this.#add(event);
+  }
+
+  #add(event: SessionEvent): void {
     this.log = this.log.add(event);
     const delta = event.partial ? undefined : event.actions?.stateDelta;
     if (delta) this.state = { ...this.state, ...delta };
@@ -222,35 +265,19 @@ class Chat {
     [this.isCreating, this.revision] = [false, this.revision + 1];
   }
 
-  /** Cancels the run at the host. Its stream then ends, unless the host does not react: then the page stops reading. */
+  /** Cancels the run at the host. A run that the host has not accepted yet is cancelled as soon as it has. */
   async stop(): Promise<void> {
     const [key, abort, runId] = [this.key, this.#abort, this.#runId];
     if (!key || !abort || !this.isRunning || this.isStopping) return;
     this.isStopping = true;
-    const hasEnded = runId !== undefined && (await cancelRun(key, runId).catch(() => false));
-    if (!hasEnded) abort.abort();
+    if (runId !== undefined) await this.#cancel(key, abort, runId);
+    else if (this.isReconnecting) abort.abort();
   }
 
-  /** Reads the events of a run. A request with the same run id attaches to the run when the connection broke. */
-  async #follow(request: Parameters<typeof run>[0]): Promise<void> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        for await (const event of run(request)) {
-          if (!this.isOpen(request.key)) return;
-          this.isReconnecting = false;
-          this.log = this.log.add(event);
-          const delta = event.partial ? undefined : event.actions?.stateDelta;
-          if (delta) this.state = { ...this.state, ...delta };
-        }
-        return;
-      } catch (error) {
-        const isBroken = error instanceof HostError && error.isOffline;
-        if (!isBroken || attempt === MAX_ATTEMPTS || request.signal.aborted) throw error;
-        this.isReconnecting = true;
-        await new Promise((resume) => setTimeout(resume, Math.min(MAX_PAUSE_MS, 200 * attempt)));
-        if (request.signal.aborted) throw error;
-      }
-    }
+  /** Cancels a run. Its stream then ends, unless the host does not react: then the page stops reading. */
+  async #cancel(key: SessionKey, abort: AbortController, runId: string): Promise<void> {
+    const hasEnded = await cancelRun(key, runId).catch(() => false);
+    if (!hasEnded) abort.abort();
   }
 
   /** Replaces the shown events by those that the host has stored. */

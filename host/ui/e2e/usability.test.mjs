@@ -1,0 +1,151 @@
+// What keeps a page usable: long texts, folders without apps, a host that is away, the focus, titles of tabs.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { assertAccessible, closeBrowser, Host, sampleFolder, say, withPage } from "./support.mjs";
+
+let host;
+
+before(async () => {
+  host = await Host.start(sampleFolder());
+});
+
+after(async () => {
+  await closeBrowser();
+  await host?.stop();
+});
+
+test("the heading of a run has the beginning of a long message, and the page the whole one", () =>
+  withPage(
+    host,
+    async (page) => {
+      const text = `Explain this: ${"one more word ".repeat(300)}and the end.`;
+      const { id } = await host.json("/apps/dice/users/author/sessions", {});
+      const [event] = await host.json("/run", { appName: "dice", userId: "author", sessionId: id, newMessage: { parts: [{ text }] } });
+      await page.goto(`${host.url}/dev-ui/runs/dice/users/author/sessions/${id}/${event.invocationId}`);
+      await page.getByText("Measured by the host").waitFor();
+      const heading = page.getByRole("heading", { level: 1 });
+      assert.match(await heading.innerText(), /^Explain this: one more word .*…$/);
+      const { height } = await heading.boundingBox();
+      assert(height < 300, `the heading is ${height} pixels high`);
+      await page.getByText("The whole message").click();
+      await page.getByText("and the end.").first().waitFor();
+      await assertAccessible(page, "a run with a long message");
+    },
+    { viewport: { width: 360, height: 740 } },
+  ));
+
+test("pages of a folder without apps say so, and lead to a new app and to rejected files", async () => {
+  const own = await Host.start({ "broken/root_agent.yaml": "name: broken\n" });
+  try {
+    await withPage(own, async (page) => {
+      for (const place of ["", "runs", "sessions", "evals", "agents"]) {
+        await page.goto(`${own.url}/dev-ui/${place}`);
+        await page.getByRole("heading", { name: "No app is loaded" }).waitFor();
+        await page.getByRole("link", { name: "Why the host has rejected files" }).waitFor();
+        await assertAccessible(page, `${place} without apps`);
+      }
+      await page.getByRole("link", { name: "build an app here" }).click();
+      await page.getByRole("textbox", { name: "Name of a new app" }).waitFor();
+    });
+  } finally {
+    await own.stop();
+  }
+});
+
+test("the note that the host is away covers nothing and moves nothing out of the window", async () => {
+  for (const viewport of [{ width: 1280, height: 800 }, { width: 360, height: 640 }]) {
+    const own = await Host.start(sampleFolder());
+    try {
+      await withPage(
+        own,
+        async (page) => {
+          await page.goto(`${own.url}/dev-ui/apps/dice`);
+          await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+          await own.kill();
+          const note = page.getByRole("status").getByText("The host cannot be reached");
+          await note.waitFor();
+          const overflow = await page.getByRole("main").evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight);
+          assert.equal(overflow, 0, "the conversation has the height that is left");
+          const [above, main, field] = await Promise.all(
+            [note, page.getByRole("main"), page.getByRole("textbox", { name: "Message dice" })].map((element) => element.boundingBox()),
+          );
+          assert(above.y + above.height <= main.y + 1, "the page begins below the note");
+          assert(field.y + field.height <= viewport.height, "the field is in the window");
+          await assertAccessible(page, "a host that is away");
+        },
+        { viewport, allowed: [/ERR_/] },
+      );
+    } finally {
+      await own.stop();
+    }
+  }
+});
+
+test("a closed inspector gives the focus back, and a new session waits for its message", () =>
+  withPage(host, async (page) => {
+    const isFocused = (locator) => locator.evaluate((element) => element === document.activeElement);
+    await page.goto(`${host.url}/dev-ui/apps/dice/users/focus`);
+    await say(page, "Roll a die");
+    await page.locator("details.tool > summary").click();
+    const inspect = page.getByRole("button", { name: "Inspect the event" });
+    await inspect.focus();
+    await page.keyboard.press("Enter");
+    const close = page.getByRole("button", { name: "Close the inspector" });
+    await close.focus();
+    await page.keyboard.press("Enter");
+    await close.waitFor({ state: "hidden" });
+    assert(await isFocused(inspect));
+    // The focus stays if it is elsewhere.
+    const field = page.getByRole("textbox", { name: "Message dice" });
+    await page.keyboard.press("Enter");
+    await close.waitFor();
+    await field.focus();
+    await page.keyboard.press("Escape");
+    await close.waitFor({ state: "hidden" });
+    assert(await isFocused(field));
+    const begin = page.getByRole("link", { name: "New session" });
+    await begin.focus();
+    await page.keyboard.press("Enter");
+    await page.getByText("Rolls dice and knows prime numbers.").waitFor();
+    await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+    await page.keyboard.type("Roll");
+    assert.equal(await field.inputValue(), "Roll");
+  }));
+
+test("in a narrow window a session that is chosen in the list can be written to", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/dice/users/narrow`);
+      await say(page, "Roll a die");
+      const list = page.getByRole("complementary", { name: "Sessions" });
+      const open = page.getByRole("button", { name: "Sessions", exact: true });
+      for (const choose of [list.getByRole("link", { name: "New session" }), list.getByRole("link", { name: /^Roll a die/ }), list.getByRole("button", { name: "Close the list" })]) {
+        await open.click();
+        await choose.focus();
+        await page.keyboard.press("Enter");
+        await list.waitFor({ state: "hidden" });
+        await page.waitForFunction(() => document.activeElement?.matches("textarea"));
+      }
+    },
+    { viewport: { width: 360, height: 640 } },
+  ));
+
+test("the title of a tab names the app or the component", () =>
+  withPage(host, async (page) => {
+    for (const [place, title] of [
+      ["apps/dice", "dice · Chat · Hatchery"],
+      ["apps/dice/users/me", "dice · Chat · Hatchery"],
+      ["components/greeter", "greeter · Component · Hatchery"],
+      ["evals/dice", "dice · Evals · Hatchery"],
+      ["runs", "Runs · Hatchery"],
+      ["settings", "Settings · Hatchery"],
+    ]) {
+      await page.goto(`${host.url}/dev-ui/${place}`);
+      await page.waitForFunction((title) => document.title === title, title);
+    }
+    await page.getByRole("link", { name: "Components", exact: true }).click();
+    await page.getByRole("link", { name: "dice", exact: true }).first().click();
+    await page.waitForFunction(() => document.title === "dice · Component · Hatchery");
+  }));
