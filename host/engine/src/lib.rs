@@ -52,6 +52,7 @@ pub mod validation;
 mod agents;
 mod authoring;
 mod catalog_source;
+mod deadline;
 mod extensions;
 mod factories;
 mod history;

@@ -28,7 +28,7 @@ pub use global_instruction::GlobalInstruction;
 pub use logging::Logging;
 pub use reflect_and_retry::ReflectAndRetry;
 
-use crate::run::Deadline;
+use crate::deadline::Deadline;
 
 /// Timeout of `on_run_error` of a plugin once the run is cancelled.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_millis(25);

@@ -1,11 +1,10 @@
-//! Data that all agents of a run share: the run context, its deadline, the replay of an interrupted run, and the
-//! outcome of one agent.
+//! Data that all agents of a run share: the run context, the replay of an interrupted run, and the outcome of one
+//! agent.
 //!
 //! The modules above use it in this order: `llm`, `agents`, [`runner`](crate::runner).
 
 mod compaction;
 mod context;
-mod deadline;
 mod live_input;
 mod lookup;
 mod outcome;
@@ -18,7 +17,6 @@ mod scope;
 pub(crate) const MAX_DEPTH: u32 = 16;
 
 pub(crate) use context::RunContext;
-pub(crate) use deadline::Deadline;
 pub(crate) use live_input::{LiveInput, MessageLog};
 pub(crate) use lookup::{is_live, unknown_tool};
 pub(crate) use outcome::AgentOutcome;

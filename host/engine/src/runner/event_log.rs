@@ -15,8 +15,8 @@ use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::sync::{Mutex, mpsc};
 
 use super::run_bus::FrameSender;
+use crate::deadline::Deadline;
 use crate::plugins::Plugins;
-use crate::run::Deadline;
 use crate::tasks::run_to_completion;
 
 /// An event for the client of a run, and the session's revision after it; `None` for a partial event, which is not

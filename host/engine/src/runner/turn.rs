@@ -31,10 +31,11 @@ use super::turn_plan::TurnPlan;
 use super::user_message::{UserInput, append_user_message, event_data, with_role};
 use crate::agents::{engine_host, run_agent};
 use crate::app::{App, MemoryAddition};
+use crate::deadline::Deadline;
 use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
-use crate::run::{AgentOutcome, AgentScope, Deadline, Replay, RunContext};
+use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
 
 /// The parameters of a turn.
 pub(super) struct TurnRequest {
