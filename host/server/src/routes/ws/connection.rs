@@ -67,8 +67,13 @@ impl ActiveRun {
 
 /// The effect of a message.
 enum Work {
-    Run(RunBody),
-    Follow { session: SessionKey, run_id: String, after: u64 },
+    /// Boxed, because it is the largest.
+    Run(Box<RunBody>),
+    Follow {
+        session: SessionKey,
+        run_id: String,
+        after: u64,
+    },
 }
 
 /// The next event of a connection.
@@ -215,12 +220,12 @@ impl Connection {
                     Err(error) => self.send(&SocketMessage::refusal(Some(id), error)).await,
                 };
             }
-            SocketRequest::Start { id, run } => (id, Ok(Work::Run(run))),
+            SocketRequest::Start { id, run } => (id, Ok(Work::Run(Box::new(run)))),
             SocketRequest::Answer { id, session, call_id, name, response, streaming } => {
-                (id, answer(session, call_id, name, response, streaming).map(Work::Run))
+                (id, answer(session, call_id, name, response, streaming).map(Box::new).map(Work::Run))
             }
             SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => {
-                (id, confirmation(session, call_id, confirmed, payload, streaming).map(Work::Run))
+                (id, confirmation(session, call_id, confirmed, payload, streaming).map(Box::new).map(Work::Run))
             }
             SocketRequest::Follow { id, session, run_id, after } => {
                 (id, Ok(Work::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
@@ -252,14 +257,14 @@ impl Connection {
                 Ok(())
             }
             Work::Run(body) if body.background == Some(true) => {
-                let run = run::begin_in_background(&self.state, &principal, body, self.trace_parent).await?;
+                let run = run::begin_in_background(&self.state, &principal, *body, self.trace_parent).await?;
                 let updates = runs::updates(&self.state, &run.session, &run.id, 0).await?;
                 self.follow(id, run.session, run.id, updates, permit);
                 Ok(())
             }
             Work::Run(body) => {
                 let held = RequestResources { _memory: memory, _permit: permit };
-                self.start(id, &principal, body, held).await
+                self.start(id, &principal, *body, held).await
             }
         }
     }
