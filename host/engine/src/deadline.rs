@@ -28,7 +28,7 @@ impl Deadline {
     }
 
     /// Waits until plugins have no more time for the report of a failure.
-    pub(crate) async fn report_period_end(self) {
+    pub(crate) async fn wait_for_report_end(self) {
         match self.0.and_then(|deadline| deadline.checked_add(REPORT_PERIOD)) {
             Some(end) => sleep_until(end).await,
             None => std::future::pending().await,

@@ -208,7 +208,7 @@ impl Plugins {
                 biased;
                 () = plugin.on_run_error(cx, error) => {}
                 () = out_of_time => {}
-                () = deadline.report_period_end() => {}
+                () = deadline.wait_for_report_end() => {}
             }
         }
     }

@@ -20,7 +20,7 @@ mod session_history;
 mod session_queue;
 mod start;
 mod turn;
-mod turn_ends;
+mod turn_end_queue;
 mod turn_plan;
 mod user_message;
 mod user_runs;
@@ -50,7 +50,7 @@ pub use run_bus::RunInProgress;
 use run_records::attach;
 use session_queue::SessionQueue;
 use start::RunKind;
-use turn_ends::TurnEnds;
+use turn_end_queue::TurnEndQueue;
 use user_runs::UserRuns;
 
 /// Maximum number of events that a client has not read. A run waits for its client from there on.
@@ -87,7 +87,7 @@ struct RunnerInner {
     keeps_artifacts: AtomicBool,
     /// Receives the spans of runs. `None` if they are not traced.
     spans: Option<Arc<dyn SpanExporter>>,
-    turn_ends: TurnEnds,
+    ended_turns: TurnEndQueue,
     /// Expired sessions that earlier searches could not delete, until a search reaches the end.
     undeleted: Mutex<UndeletedSessions>,
     run_bus: Arc<RunBus>,
@@ -177,7 +177,7 @@ impl Runner {
             turn_lease: Mutex::new(TURN_LEASE),
             keeps_artifacts: AtomicBool::new(false),
             spans: None,
-            turn_ends: TurnEnds::default(),
+            ended_turns: TurnEndQueue::default(),
             undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: OnceLock::new(),
@@ -228,7 +228,7 @@ impl Runner {
             turn_lease: Mutex::new(self.0.turn_lease()),
             keeps_artifacts: AtomicBool::new(self.0.keeps_artifacts.load(Ordering::Relaxed)),
             spans: spans.clone(),
-            turn_ends: TurnEnds::default(),
+            ended_turns: TurnEndQueue::default(),
             undeleted: Mutex::default(),
             run_bus: Arc::default(),
             apps: apps.clone(),
@@ -308,7 +308,7 @@ impl Runner {
         let mut active_runs = self.0.active_runs.subscribe();
         // `self` has the sender, so waiting cannot fail.
         let _ = active_runs.wait_for(|runs| *runs == 0).await;
-        self.0.turn_ends.end_all().await;
+        self.0.ended_turns.end_all().await;
         self.0.compactions.drain().await;
     }
 

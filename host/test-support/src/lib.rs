@@ -1,5 +1,5 @@
 //! Test support: a harness of an app with one session, builders of agents, tools and events, a capture of the audit
-//! log, an allocator that counts, and what captures of logs need. A dev-dependency only.
+//! log, support for thread-local subscribers, and an allocator that counts. A dev-dependency only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "only tests use it")]
 
 mod agents;

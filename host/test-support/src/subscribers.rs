@@ -1,4 +1,4 @@
-//! Subscribers of single threads.
+//! Thread-local subscribers of `tracing`, with which tests capture logs.
 
 use std::sync::LazyLock;
 

@@ -196,7 +196,7 @@ impl EventLogInner {
         tokio::select! {
             biased;
             replacement = self.plugins.on_event(&self.cx, event) => replacement,
-            () = self.deadline.report_period_end() => Err(RunError::Cancelled),
+            () = self.deadline.wait_for_report_end() => Err(RunError::Cancelled),
         }
     }
 

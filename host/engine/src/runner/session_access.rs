@@ -53,7 +53,7 @@ impl Drop for LeaseGuard {
     fn drop(&mut self) {
         // Without a runtime, the process is about to end.
         if !self.is_used && Handle::try_current().is_ok() {
-            self.runner.turn_ends.end_now(self.lease.clone());
+            self.runner.ended_turns.end_now(self.lease.clone());
         }
     }
 }
@@ -219,7 +219,7 @@ impl RunnerInner {
         match self.refresh(key, None).await {
             Ok(session) => Ok(TurnAccess::begun(session, lease)),
             Err(error) => {
-                self.turn_ends.end_now(lease);
+                self.ended_turns.end_now(lease);
                 Err(error)
             }
         }

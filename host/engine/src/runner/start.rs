@@ -1,4 +1,5 @@
-//! The start of a run: it is admitted, enters the queue of its session, and gets its own task.
+//! The start of a run: it is admitted, enters the queue of its session, and begins in a task of its own or of its
+//! caller.
 
 use std::sync::Arc;
 use std::time::Instant;

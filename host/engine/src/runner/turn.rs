@@ -130,7 +130,7 @@ impl RunnerInner {
             Ok(finished) => (Ok(()), finished),
             Err(error) => (Err(error), None),
         };
-        self.turn_ends.end(lease, finished);
+        self.ended_turns.push(lease, finished);
         result
     }
 

@@ -358,6 +358,46 @@ async fn successive_turns_of_one_host_share_a_lease_and_store_no_turn() {
     assert_eq!(transcript(&services).await.len(), 8);
 }
 
+/// A store that never ends the lease of the session [`SESSION`].
+#[derive(Default)]
+struct StuckLease {
+    sessions: MemorySessions,
+    stuck: Notify,
+    ended: Notify,
+}
+
+#[async_trait]
+impl WrapperSessionService for StuckLease {
+    fn inner(&self) -> &dyn SessionService {
+        &self.sessions
+    }
+
+    async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
+        if lease.is_zero() && key.id == SESSION {
+            self.stuck.notify_one();
+            std::future::pending::<()>().await;
+        }
+        self.sessions.renew_turn(key, fence, lease).await?;
+        if lease.is_zero() {
+            self.ended.notify_one();
+        }
+        Ok(())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_the_store_does_not_end_delays_no_other() {
+    let sessions = Arc::new(StuckLease::default());
+    let services = services_on(sessions.clone()).await;
+    services.sessions.create("app", USER, Some("other"), JsonMap::new()).await.unwrap();
+    let host = TestHost::new(&services, llm("root", echo()));
+    host.start("ONE").await.collect().await.unwrap();
+    sessions.stuck.notified().await;
+    let request = RunRequest::new(USER, "other", Content::user("TWO"));
+    host.runner.run(host.app.clone(), request).await.unwrap().collect().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), sessions.ended.notified()).await.expect("the lease is still held");
+}
+
 #[tokio::test]
 async fn a_lease_is_passed_on_once_and_not_when_it_is_old_ended_or_lost() {
     let sessions: Arc<dyn SessionService> = Arc::new(MemorySessions::new());

@@ -73,7 +73,7 @@ struct AgentInfo {
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
-    tools: Vec<AgentTool>,
+    tools: Vec<ToolInfo>,
     sub_agents: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ impl AgentInfo {
                 declarations.push(ToolDeclaration { name, ..ToolDeclaration::default() });
             }
         }
-        let declare = |declaration| AgentTool { function_declarations: vec![declaration] };
+        let declare = |declaration| ToolInfo { function_declarations: vec![declaration] };
         let instruction = match instruction.filter(|_| with_instruction) {
             Some(Instruction::Template(text)) => text.clone(),
             Some(Instruction::Computed(_) | Instruction::None) | None => String::new(),
@@ -112,7 +112,7 @@ impl AgentInfo {
 /// A tool as Gemini's API declares it.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct AgentTool {
+struct ToolInfo {
     function_declarations: Vec<ToolDeclaration>,
 }
 

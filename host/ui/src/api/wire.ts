@@ -23,12 +23,7 @@ export type AgentInfo = {
   model?: string;
   name: string;
   sub_agents: string[];
-  tools: AgentTool[];
-};
-
-/** A tool as Gemini's API declares it. */
-export type AgentTool = {
-  functionDeclarations: ToolDeclaration[];
+  tools: ToolInfo[];
 };
 
 /** The names of the agents of an app. */
@@ -909,6 +904,11 @@ export type ToolDeclaration = {
   name: string;
   parametersJsonSchema?: JsonObject;
   responseJsonSchema?: JsonObject;
+};
+
+/** A tool as Gemini's API declares it. */
+export type ToolInfo = {
+  functionDeclarations: ToolDeclaration[];
 };
 
 /** A transcript of speech in a live run. */

@@ -64,7 +64,7 @@ impl<'a> RunningBatches<'a> {
     }
 }
 
-/// What the model knows of its calls.
+/// The calls of the model: which are to be started, how they are cancelled, and whose responses it expects.
 #[derive(Default)]
 pub(super) struct RunningTools<'a> {
     /// Calls that do not run yet.
