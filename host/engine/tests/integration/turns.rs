@@ -373,7 +373,7 @@ impl WrapperSessionService for StuckLease {
     }
 
     async fn renew_turn(&self, key: &SessionKey, fence: u64, lease: Duration) -> Result<(), StoreError> {
-        if lease.is_zero() && key.id == SESSION {
+        if lease.is_zero() && *key.id == *SESSION {
             self.stuck.notify_one();
             std::future::pending::<()>().await;
         }
