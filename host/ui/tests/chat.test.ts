@@ -15,11 +15,12 @@ let runRequests: [path: string, body: unknown][] = [];
 /** The stream of the run. */
 let stream: TransformStream<Uint8Array>;
 let isAccepted: Promise<void> = Promise.resolve();
+let stateAfterCancel = "cancelled";
 
 /** Returns the response to a request for a run: its stream, which breaks when the request is aborted, or the run. */
 async function answerRun(url: URL, body: RequestInit["body"], signal: RequestInit["signal"]): Promise<Response> {
   runRequests.push([url.pathname + url.search, body ? JSON.parse(String(body)) : undefined]);
-  if (url.pathname.endsWith("/cancel")) return Response.json({ id: "e-2", state: "cancelled" });
+  if (url.pathname.endsWith("/cancel")) return Response.json({ id: "e-2", state: stateAfterCancel });
   await isAccepted;
   signal?.throwIfAborted();
   signal?.addEventListener("abort", () => void stream.writable.abort(signal.reason).catch(() => {}));
@@ -48,7 +49,7 @@ beforeEach(() => {
   vi.useFakeTimers();
   stubPage();
   [isOffline, requests, stored, runs, runRequests] = [true, 0, [event], [], []];
-  [stream, isAccepted] = [new TransformStream(), Promise.resolve()];
+  [stream, isAccepted, stateAfterCancel] = [new TransformStream(), Promise.resolve(), "cancelled"];
   vi.stubGlobal("fetch", async (url: URL, { body, signal }: RequestInit) => {
     if (/\/runs$/.test(url.pathname)) return Response.json({ runs });
     if (/\/run_sse$|\/runs\/.*/.test(url.pathname)) return answerRun(url, body, signal);
@@ -169,6 +170,18 @@ describe("a run", () => {
     expect(cancelled()).toEqual(["/apps/dice/users/me/sessions/s/runs/e-2/cancel"]);
     await stream.writable.close();
     expect([await sent, chat.isRunning, chat.error]).toEqual([true, false, undefined]);
+  });
+
+  it("is not followed again if it was stopped and the host does not react", async () => {
+    [isOffline, runs, stateAfterCancel] = [false, [{ id: "e-2", state: "running" }], "running"];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(chat.isRunning).toBe(true);
+    await chat.stop();
+    await vi.advanceTimersByTimeAsync(0);
+    const followed = runRequests.filter(([path]) => path.includes("/events?"));
+    expect([chat.isRunning, chat.isStopping, chat.error, followed.length]).toEqual([false, false, undefined, 1]);
   });
 
   it("takes its message if another session is opened before the host has accepted it", async () => {

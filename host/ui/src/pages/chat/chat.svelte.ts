@@ -102,8 +102,8 @@ class Chat {
       const active = await findActiveRun(key).catch(() => undefined);
       if (!active || !isLast() || this.isBusy || this.#liveSince !== undefined) return;
       const after = this.log.events.length;
-      await this.#show(key, (signal) => followRun(key, active.id, after, signal), active.id);
-      if (this.error) return;
+      const hasEnded = await this.#show(key, (signal) => followRun(key, active.id, after, signal), active.id);
+      if (!hasEnded) return;
     }
   }
 
@@ -168,13 +168,14 @@ class Chat {
 
   /**
    * Shows the events of a run until it ends, and then what the host has stored. `read` reads the events; it calls
-   * `onAccepted` with the id of the run if `runId` is not known before.
+   * `onAccepted` with the id of the run if `runId` is not known before. Returns whether the run has ended without an error,
+   * as far as the page has read.
    */
   async #show(
     key: SessionKey,
     read: (signal: AbortSignal, onAccepted: (runId: string) => void) => AsyncGenerator<SessionEvent>,
     runId?: string,
-  ): Promise<void> {
+  ): Promise<boolean> {
     const abort = new AbortController();
     const since = this.log.lastStored;
     [this.#abort, this.#runId] = [abort, runId];
@@ -202,14 +203,15 @@ class Chat {
         this.error = { code, message: describeError(error) };
       }
     }
-    if (!isShown()) return;
+    if (!isShown()) return false;
     await this.#reconcile(key, since);
-    if (!isShown()) return;
+    if (!isShown()) return false;
     [this.#abort, this.#runId] = [undefined, undefined];
     this.isRunning = false;
     this.isReconnecting = false;
     this.isStopping = false;
     this.revision += 1;
+    return this.error === undefined && !abort.signal.aborted;
   }
 
   /** Opens a copy of the session up to one of its messages, and sends the original or an edited message there. */
