@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery_core::RunConfig;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Time after the deadline in which plugins see the report of the run's failure.
+/// Time that a hook of a plugin has for the report of the run's failure, after the deadline.
 const REPORT_PERIOD: Duration = Duration::from_secs(5);
 
 /// The time at which a run ends at the latest; `None` without a limit.
@@ -27,9 +27,10 @@ impl Deadline {
         }
     }
 
-    /// Waits until plugins have no more time for the report of a failure.
+    /// Waits until a hook that begins now has no more time for the report of a failure.
     pub(crate) async fn wait_for_report_end(self) {
-        match self.0.and_then(|deadline| deadline.checked_add(REPORT_PERIOD)) {
+        let Some(deadline) = self.0 else { return std::future::pending().await };
+        match deadline.max(Instant::now()).checked_add(REPORT_PERIOD) {
             Some(end) => sleep_until(end).await,
             None => std::future::pending().await,
         }

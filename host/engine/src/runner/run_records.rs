@@ -42,8 +42,9 @@ struct StoredRequest {
 impl Runner {
     /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one that
     /// [continues](Runner::continue_run) background runs takes over. A run that the session has already is returned as it
-    /// is. Of the settings of the request only the streaming mode and the custom metadata are kept when another host takes
-    /// over. A message that answers calls begins a run if the app is not resumable and the request names the run.
+    /// is. If another host takes over before the run waits for an answer, it keeps only the streaming mode and the custom
+    /// metadata of the request's settings. A message that answers calls begins a run if the app is not resumable and the
+    /// request names the run.
     ///
     /// # Errors
     /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and

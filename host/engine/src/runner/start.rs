@@ -238,7 +238,7 @@ impl QueuedRun {
     }
 
     /// Runs in the task of the caller until the run waits for something, and from then on in a separate task, in the
-    /// same tracing span. Most runs on sessions in memory need no second task, and wake no other thread.
+    /// same tracing span. A run whose sessions and models are in memory wakes no other thread.
     fn run_inline(self) {
         let mut task = self.into_task();
         if (&mut task).now_or_never().is_none() {

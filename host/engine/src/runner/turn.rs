@@ -125,16 +125,14 @@ impl RunnerInner {
             Some(lease) => (cached, lease.into_lease()),
             None => self.wait_for_turn(&key, cached, &turn.request.cancel, turn.parent.is_none()).await?,
         };
-        let result = renew_during(&lease, self.run_turn(key, turn, &lease, cached, &mut guard)).await;
-        let (result, finished) = match result {
-            Ok(finished) => (Ok(()), finished),
-            Err(error) => (Err(error), None),
-        };
-        self.ended_turns.push(lease, finished);
-        result
+        let running = renew_during(&lease, self.run_turn(key, turn, &lease, cached, &mut guard));
+        // A panic in the report of a failure. The task may be that of a connection with other runs.
+        let result = AssertUnwindSafe(running).catch_unwind().await;
+        self.ended_turns.push(lease);
+        result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
     }
 
-    /// Runs a turn. Returns the journal of a run that has finished.
+    /// Runs a turn.
     async fn run_turn(
         self: &Arc<Self>,
         key: SessionKey,
@@ -142,12 +140,12 @@ impl RunnerInner {
         lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
-    ) -> Result<Option<Arc<RunJournal>>, RunError> {
+    ) -> Result<(), RunError> {
         let plan = match self.plan_turn(&key, &mut turn, lease, &cached.session).await {
             Ok(plan) => plan,
             Err(error) => {
                 *slot = Some(cached);
-                return if matches!(error, RunError::Stopped) { Ok(None) } else { Err(error) };
+                return if matches!(error, RunError::Stopped) { Ok(()) } else { Err(error) };
             }
         };
         let CachedSession { session, views, bytes, last_turn } = cached;
@@ -162,6 +160,10 @@ impl RunnerInner {
         let invocation = &run.invocation;
         if let Some(transition) = transition {
             self.record_end(lease, &invocation.id, &transition).await;
+        }
+        if let Ok(true) = result {
+            // Later, it would delete the records of a turn that continues this run.
+            delete_records(&journal).await;
         }
         let session = invocation.session();
         let new_events = session.events.skip(events_before);
@@ -178,7 +180,7 @@ impl RunnerInner {
         // The state is stored, so followers find it.
         drop(publisher);
         span.finish();
-        result.map(|is_finished| is_finished.then_some(journal))
+        result.map(drop)
     }
 
     /// Creates the context that the agents of a run share. Returns it with the user's input and the run that is continued.
@@ -257,6 +259,13 @@ impl RunnerInner {
         // These end the run even if the agent that met them ignored the error.
         let taken_over = lease.is_lost().then(|| StoreError::Fenced(run.invocation.session_key.clone()).into());
         taken_over.or_else(|| run.invocation.exceeded_limit()).map_or(result, Err)
+    }
+}
+
+/// Deletes the records of a run that has finished. A failure does not concern the client: it is logged.
+async fn delete_records(journal: &RunJournal) {
+    if let Err(error) = journal.finish().await {
+        tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
     }
 }
 

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{RunJournal, StoreError, TurnLease};
-use tokio::task::{AbortHandle, JoinSet};
+use hatchery_core::{StoreError, TurnLease};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
+use tokio_util::task::TaskTracker;
 
 /// Time for which a lease is kept after its turn.
 const END_DELAY: Duration = Duration::from_millis(50);
@@ -21,7 +22,11 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
 /// The turns that have ended and whose leases are kept for a moment.
 #[derive(Default)]
-pub(super) struct TurnEndQueue(Arc<Mutex<QueueState>>);
+pub(super) struct TurnEndQueue {
+    queue: Arc<Mutex<QueueState>>,
+    /// The batches that are being ended. Each is a task, because the store may delay one for long.
+    batches: TaskTracker,
+}
 
 #[derive(Default)]
 struct QueueState {
@@ -29,60 +34,49 @@ struct QueueState {
     waiting: VecDeque<EndedTurn>,
     /// The task that takes turns from `waiting`.
     timer: Option<AbortHandle>,
-    /// The batches that are being ended. Each is a task, because the store may delay one for long.
-    batches: JoinSet<()>,
 }
 
 struct EndedTurn {
     due: Instant,
     lease: Arc<TurnLease>,
-    /// The journal of a run that has finished.
-    finished: Option<Arc<RunJournal>>,
 }
 
 impl TurnEndQueue {
-    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it. Deletes the
-    /// records of the run if it has finished.
-    pub(super) fn push(&self, lease: Arc<TurnLease>, finished: Option<Arc<RunJournal>>) {
-        let mut queue = self.0.lock_unpoisoned();
-        queue.waiting.push_back(EndedTurn { due: Instant::now() + END_DELAY, lease, finished });
+    /// Ends a turn in the background, for other hosts: the next turn of this one need not wait for it.
+    pub(super) fn push(&self, lease: Arc<TurnLease>) {
+        let mut queue = self.queue.lock_unpoisoned();
+        queue.waiting.push_back(EndedTurn { due: Instant::now() + END_DELAY, lease });
         // The task of a runtime that was shut down has finished without the queue being empty.
         if queue.timer.as_ref().is_none_or(AbortHandle::is_finished) {
-            queue.timer = Some(tokio::spawn(end_due_turns(self.0.clone())).abort_handle());
+            let timer = end_due_turns(self.queue.clone(), self.batches.clone());
+            queue.timer = Some(tokio::spawn(timer).abort_handle());
         }
     }
 
     /// Ends a turn in the background, without delay.
     pub(super) fn end_now(&self, lease: Arc<TurnLease>) {
-        self.0.lock_unpoisoned().end(vec![EndedTurn { due: Instant::now(), lease, finished: None }]);
+        self.batches.spawn(end_leases(vec![lease]));
     }
 
     /// Ends all turns without further delay, and waits for that.
     pub(super) async fn end_all(&self) {
-        let batches = {
-            let mut queue = self.0.lock_unpoisoned();
-            let waiting = queue.waiting.drain(..).collect();
-            queue.end(waiting);
-            std::mem::take(&mut queue.batches)
-        };
-        batches.join_all().await;
+        let leases = self.queue.lock_unpoisoned().take_first(usize::MAX);
+        self.batches.spawn(end_leases(leases));
+        self.batches.close();
+        self.batches.wait().await;
     }
 }
 
 impl QueueState {
-    /// Ends turns in a separate task.
-    fn end(&mut self, turns: Vec<EndedTurn>) {
-        while self.batches.try_join_next().is_some() {}
-        if !turns.is_empty() {
-            self.batches.spawn(async move {
-                join_all(turns.into_iter().map(EndedTurn::end)).await;
-            });
-        }
+    /// Removes up to `count` turns, and returns their leases.
+    fn take_first(&mut self, count: usize) -> Vec<Arc<TurnLease>> {
+        let count = count.min(self.waiting.len());
+        self.waiting.drain(..count).map(|turn| turn.lease).collect()
     }
 }
 
 /// Ends the turns of a queue as they become due, until it is empty.
-async fn end_due_turns(queue: Arc<Mutex<QueueState>>) {
+async fn end_due_turns(queue: Arc<Mutex<QueueState>>, batches: TaskTracker) {
     loop {
         let due = {
             let mut queue = queue.lock_unpoisoned();
@@ -93,24 +87,23 @@ async fn end_due_turns(queue: Arc<Mutex<QueueState>>) {
             first.due
         };
         sleep_until(due).await;
-        let mut queue = queue.lock_unpoisoned();
-        let count = queue.waiting.partition_point(|turn| turn.due <= due + BATCH_WINDOW);
-        let turns = queue.waiting.drain(..count).collect();
-        queue.end(turns);
+        let leases = {
+            let mut queue = queue.lock_unpoisoned();
+            let count = queue.waiting.partition_point(|turn| turn.due <= due + BATCH_WINDOW);
+            queue.take_first(count)
+        };
+        batches.spawn(end_leases(leases));
     }
 }
 
-impl EndedTurn {
-    async fn end(self) {
-        if let Some(journal) = self.finished
-            && let Err(error) = journal.finish().await
-        {
-            tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
-        }
-        match self.lease.end().await {
-            // Another turn has begun, or the session was deleted.
-            Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
-            Err(error) => tracing::warn!(code = error.code(), "a turn's lease was not ended: {error}"),
-        }
+async fn end_leases(leases: Vec<Arc<TurnLease>>) {
+    join_all(leases.iter().map(|lease| end_lease(lease))).await;
+}
+
+async fn end_lease(lease: &TurnLease) {
+    match lease.end().await {
+        // Another turn has begun, or the session was deleted.
+        Ok(()) | Err(StoreError::Fenced(_) | StoreError::SessionNotFound(_)) => {}
+        Err(error) => tracing::warn!(code = error.code(), "a turn's lease was not ended: {error}"),
     }
 }

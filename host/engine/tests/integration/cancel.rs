@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -295,6 +296,41 @@ async fn a_run_that_has_failed_ends_although_a_plugin_does_not_return_from_its_h
         let app = with_plugin(llm("root", Scripted::sequence([Reply::status(500, "down")])), &stuck).await;
         assert_eq!(end_by_limit(app, &stuck).await.code(), "MODEL_SERVER_ERROR", "{at}");
     }
+}
+
+/// Takes a second for each report of a failure, and counts those that it has seen whole.
+#[derive(Default)]
+struct SlowReports(AtomicUsize);
+
+impl Callback for SlowReports {
+    fn name(&self) -> &str {
+        "slow"
+    }
+}
+
+#[async_trait]
+impl Plugin for SlowReports {
+    async fn on_run_error(&self, _: &CallContext, _: &RunError) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+    async fn on_event(&self, _: &CallContext, event: &Event) -> Result<Option<EventData>, RunError> {
+        if event.error_code.is_some() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_does_not_return_leaves_the_others_time_for_the_report_of_a_failure() {
+    let (stuck, slow) = (BlockingExtension::at("on_run_error"), Arc::new(SlowReports::default()));
+    let app = Harness::new(llm("root", Scripted::sequence([Reply::status(500, "down")]))).await;
+    let plugins = Plugins::new(vec![stuck.clone(), slow.clone()]).unwrap();
+    let app = Harness { runner: Runner::with_plugins(app.runner.services().clone(), plugins), ..app };
+    assert_eq!(end_by_limit(app, &stuck).await.code(), "MODEL_SERVER_ERROR");
+    assert_eq!(slow.0.load(Ordering::SeqCst), 2, "of the error and of its event");
 }
 
 #[tokio::test]

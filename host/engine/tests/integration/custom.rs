@@ -7,10 +7,10 @@ use async_trait::async_trait;
 use futures::poll;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, Event, EventData,
-    EventSink, HookPoint, JsonMap, RunError, Services, SessionKey, SessionService, StoreError, ToolError,
+    EventSink, HookPoint, JsonMap, Plugin, RunError, Services, SessionKey, SessionService, StoreError, ToolError,
     WrapperSessionService,
 };
-use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_engine::{App, Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_stores::MemorySessions;
 use serde_json::json;
@@ -169,6 +169,35 @@ async fn a_panic_in_native_code_is_an_error_and_the_session_continues() {
         assert_eq!(error.to_string(), "internal error: a defect; please report it");
     }
     assert_eq!(app.session().await.events.len(), 6);
+}
+
+struct PanickingPlugin;
+
+impl Callback for PanickingPlugin {
+    fn name(&self) -> &str {
+        "panicking"
+    }
+}
+
+#[async_trait]
+impl Plugin for PanickingPlugin {
+    async fn on_run_error(&self, _: &CallContext, _: &RunError) {
+        panic!("a defect of the plugin")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_the_report_of_a_failure_ends_no_other_work_of_the_callers_task() {
+    let app = Harness::new(custom("root", PanickingAgent)).await;
+    let plugins = Plugins::new(vec![Arc::new(PanickingPlugin)]).unwrap();
+    let runner = Runner::with_plugins(app.runner.services().clone(), plugins);
+    for _ in 0..2 {
+        let permit = runner.try_acquire(1).unwrap();
+        let run = runner.run_inline(app.app.clone(), app.request(Content::user("hi")), permit).await.unwrap();
+        let error = run.collect().await.unwrap_err();
+        assert_eq!(error.to_string(), "internal error: a defect of the plugin; please report it");
+        assert_eq!(runner.active_runs(), 0);
+    }
 }
 
 struct ForgingAgent;
