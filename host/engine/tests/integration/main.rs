@@ -51,6 +51,7 @@ mod runner;
 mod static_catalog;
 mod stored_runs;
 mod support;
+mod task_scopes;
 mod tools;
 mod toolsets;
 mod traces;
