@@ -17,7 +17,7 @@ use super::user_runs::UserRunGuard;
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunPermit, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 use crate::run::PinnedModels;
-use crate::tasks::in_current_scope;
+use crate::tasks::{in_current_scope, run_to_completion};
 use crate::tools::credential;
 
 /// The origin of a run.
@@ -76,7 +76,11 @@ impl Runner {
     /// Starts a run in a separate task.
     pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         let (run, queued) = self.queue_run(app, request, kind).await?;
-        queued.spawn();
+        if queued.turn.is_accepted {
+            queued.accept().await?;
+        } else {
+            queued.spawn();
+        }
         Ok(run)
     }
 
@@ -90,7 +94,11 @@ impl Runner {
     ) -> Result<Run, RunError> {
         let (run, queued) = self.queue_run(app, request, RunKind::Foreground).await?;
         drop(permit);
-        queued.run_inline();
+        if queued.turn.is_accepted {
+            queued.accept().await?;
+        } else {
+            queued.run_inline();
+        }
         Ok(run)
     }
 
@@ -108,9 +116,6 @@ impl Runner {
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let position = self.0.enter_queue(&key, &request, is_nested).await?;
         let ids = self.0.run_ids(&key, &app, &request, &position, is_background)?;
-        if let Some(id) = ids.known.as_deref().filter(|_| ids.is_accepted) {
-            self.0.accept(&key, id, &request, is_background).await?;
-        }
         let (parent, live) = kind.split();
         let active_run = live.as_ref().map(|live| live.active_run.clone());
         let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
@@ -220,6 +225,19 @@ struct QueuedRun {
 }
 
 impl QueuedRun {
+    /// Stores the run, and runs it in a separate task, even if the caller is dropped meanwhile: a run that is stored
+    /// would otherwise never begin.
+    fn accept(self) -> BoxFuture<'static, Result<(), RunError>> {
+        let accepted = run_to_completion(async move {
+            if let Some(id) = &self.id {
+                self.runner.accept(&self.key, id, &self.turn.request, self.is_background).await?;
+            }
+            self.spawn();
+            Ok(())
+        });
+        accepted.boxed()
+    }
+
     /// Runs in a separate task.
     fn spawn(self) {
         tokio::spawn(in_current_scope(self.run().boxed()));

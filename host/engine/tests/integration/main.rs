@@ -43,6 +43,7 @@ mod planning;
 mod plugin_config;
 mod plugins;
 mod provenance;
+mod queued_runs;
 mod repeated_requests;
 mod resumption;
 mod retention;
