@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use crate::call_context::CallContext;
@@ -46,12 +45,6 @@ pub trait AppRunner: Send + Sync {
     ) -> Result<LiveAppRun, RunError>;
 }
 
-/// Wraps the task of a run, for example in a task-local value.
-pub type TaskScope = Box<dyn FnOnce(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send>;
-
-/// Wraps the task of each turn of a live run.
-pub type TurnScope = Arc<dyn Fn(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
-
 /// A request of code for a run of an app.
 pub struct AppRunRequest {
     /// The name of the app.
@@ -63,8 +56,6 @@ pub struct AppRunRequest {
     pub state_delta: JsonMap,
     /// Whether the run yields the chunks of model responses.
     pub streaming_mode: StreamingMode,
-    /// Wraps the task of the run.
-    pub task_scope: TaskScope,
 }
 
 /// A run that code has started.
@@ -88,8 +79,6 @@ pub struct LiveAppRunRequest {
     pub session: Option<String>,
     /// The settings of connections to live models.
     pub config: LiveConnectConfig,
-    /// Wraps the task of each turn.
-    pub turn_scope: TurnScope,
 }
 
 /// A live run that code has opened.

@@ -68,7 +68,7 @@ pub use agent::{
 };
 pub use agent_context::{AgentContext, AgentHost, EventSink};
 pub use aggregator::Aggregator;
-pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest, TaskScope, TurnScope};
+pub use app_runner::{AppRun, AppRunRequest, AppRunner, LiveAppRun, LiveAppRunRequest};
 pub use artifact::{
     ArtifactService, ArtifactStream, ByteStream, MAX_CUSTOM_METADATA_BYTES, MAX_LOADED_BYTES, NewestVersion,
     check_custom_metadata, custom_metadata_bytes,

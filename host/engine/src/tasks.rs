@@ -1,10 +1,36 @@
-//! Tokio tasks: work that survives its caller, and panics of tasks.
+//! Tokio tasks: task-local values that the tasks of a run share, work that survives its caller, and panics of tasks.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures::poll;
 use hatchery_core::RunError;
 use tokio::task::JoinError;
+use tokio::task_local;
+use tracing::Instrument;
+
+task_local! {
+    /// `None` in a task whose caller has no value.
+    static SCOPE: Option<Arc<dyn Any + Send + Sync>>;
+}
+
+/// Returns the value of the innermost [`with_scope_value`] around the current task. `None` if there is none, or it has
+/// another type.
+pub fn scope_value<T: Any + Clone>() -> Option<T> {
+    SCOPE.try_with(|value| value.as_ref()?.downcast_ref::<T>().cloned()).ok().flatten()
+}
+
+/// Runs `work` with a value that the tasks of the runs and calls that it starts inherit.
+pub fn with_scope_value<F: Future>(value: impl Any + Send + Sync, work: F) -> impl Future<Output = F::Output> {
+    SCOPE.scope(Some(Arc::new(value)), work)
+}
+
+/// Returns a part of a run for a separate task, with the scope value and the tracing span of the current one.
+pub fn in_current_scope<F: Future>(work: F) -> impl Future<Output = F::Output> {
+    let value = SCOPE.try_with(Clone::clone).ok().flatten();
+    SCOPE.scope(value, work).in_current_span()
+}
 
 /// Runs `work` to completion even if the caller is dropped: polls it once inline, then spawns the rest.
 pub async fn run_to_completion<T: Send + 'static>(
@@ -14,7 +40,7 @@ pub async fn run_to_completion<T: Send + 'static>(
     match poll!(&mut work) {
         Poll::Ready(result) => result,
         // The work has begun and may be half done from here on.
-        Poll::Pending => propagate_panic(tokio::spawn(work).await),
+        Poll::Pending => propagate_panic(tokio::spawn(in_current_scope(work)).await),
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 use crate::app::App;
 use crate::plugins::Plugins;
 use crate::run::{AgentScope, MAX_DEPTH, Replay, RunContext};
-use crate::tasks::propagate_panic;
+use crate::tasks::{in_current_scope, propagate_panic};
 use crate::tools::builtin::declaration;
 
 use super::{engine_host, run_agent};
@@ -85,7 +85,7 @@ impl AgentTool {
         // A separate task, because nested agents could overflow the stack of one. Dropping the set aborts the task.
         let mut task = JoinSet::new();
         let scope = AgentScope { branch: None, replay, sink: collector, span: cx.span().clone() };
-        task.spawn(run_agent(run, self.app.root_id(), scope));
+        task.spawn(in_current_scope(run_agent(run, self.app.root_id(), scope)));
         match task.join_next().await.map_or(Err(RunError::Cancelled), propagate_panic) {
             Err(RunError::Stopped) if invocation.is_ended() => {}
             result => drop(result?),

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::run_agent;
 use crate::run::{AgentOutcome, AgentScope, Branch, RunContext};
-use crate::tasks::propagate_panic;
+use crate::tasks::{in_current_scope, propagate_panic};
 
 /// Runs the sub-agents in order.
 pub(super) async fn run_sequential(
@@ -73,7 +73,7 @@ pub(super) async fn run_parallel(
     for ((sub_agent, branch), replay) in children.iter().zip(branches).zip(&replays) {
         let scope =
             AgentScope { branch: Some(branch), replay: replay.clone(), sink: sink.clone(), span: scope.span.clone() };
-        tasks.spawn(run_agent(run.clone(), *sub_agent, scope));
+        tasks.spawn(in_current_scope(run_agent(run.clone(), *sub_agent, scope)));
     }
     let (mut result, mut is_over) = (Ok(AgentOutcome::Done), false);
     while let Some(output) = tasks.join_next().await {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::LoopDriver;
 use crate::run::unknown_tool;
-use crate::tasks::propagate_panic;
+use crate::tasks::{in_current_scope, propagate_panic};
 use crate::tools::confirmation::{self, AnsweredCall, UserAnswer};
 use crate::tools::credential;
 use crate::tools::pipeline::{ToolCaller, ToolPipeline, ToolResponse, error_map};
@@ -222,7 +222,8 @@ async fn run_sequentially(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, R
 async fn run_in_parallel(calls: Vec<PreparedCall>) -> Result<Vec<CallResult>, RunError> {
     let mut tasks = JoinSet::new();
     for (index, call) in calls.into_iter().enumerate() {
-        tasks.spawn(async move { call.run(JsonMap::new()).await.map(|result| (index, result)) });
+        let call = async move { call.run(JsonMap::new()).await.map(|result| (index, result)) };
+        tasks.spawn(in_current_scope(call));
     }
     let mut results = Vec::with_capacity(tasks.len());
     while let Some(task) = tasks.join_next().await {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    AgentId, Blob, CallContext, CallerOrigin, Content, Event, EventData, EventWindow, JsonMap, LiveRequest,
+    AgentId, Blob, CallContext, CallerOrigin, Content, Event, EventData, EventWindow, Invocation, JsonMap, LiveRequest,
     LiveRequestQueue, PartData, QueuedRequest, RunConfig, RunError, SessionKey, StoreError, StreamingMode, TraceParent,
     USER_AUTHOR, check_message,
 };
@@ -19,13 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
-use super::nested::{LiveParent, count_message};
+use super::nested::count_message;
 use super::request::check_state;
 use super::user_message::{UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
 use crate::provenance::Verifier;
 use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
+use crate::tasks::in_current_scope;
 use crate::tools::credential;
 
 /// Maximum size in bytes of a message by default.
@@ -88,7 +89,7 @@ impl Runner {
         app: Arc<App>,
         request: LiveRunRequest,
         queue: LiveRequestQueue,
-        parent: Option<LiveParent>,
+        parent: Option<Arc<Invocation>>,
     ) -> Result<Run, RunError> {
         let key = SessionKey::new(app.name.as_str(), request.user.as_str(), request.session.as_str());
         key.check()?;
@@ -110,7 +111,7 @@ impl Runner {
             parent,
         };
         let conversation = Conversation { runner: self.clone(), app, key, request, start, client: client.clone() };
-        tokio::spawn(async move {
+        tokio::spawn(in_current_scope(async move {
             let result = tokio::select! {
                 result = conversation.run() => result,
                 () = cancel.cancelled() => Err(RunError::Cancelled),
@@ -126,7 +127,7 @@ impl Runner {
                 // Fails if the client is gone.
                 let _ = client.send(Err(error)).await;
             }
-        });
+        }));
         Ok(Run { events, id: None, begin_signal: None })
     }
 }
@@ -243,7 +244,7 @@ impl Conversation {
         let new = RunRequest::new(user, session, Content::default());
         let request = RunRequest { message, state_delta, config, origin, trace_parent, cancel, ..new };
         if let (Some(parent), Some(message)) = (&self.start.parent, &request.message) {
-            count_message(&parent.run, message)?;
+            count_message(parent, message)?;
         }
         *self.start.first.lock_unpoisoned() = first;
         let mut run = self.runner.start(app.clone(), request, RunKind::Live(self.start.clone())).await?;
@@ -294,7 +295,7 @@ pub(super) struct LiveStart {
     pending: Arc<Mutex<PendingMessage>>,
     pub(super) active_run: Arc<ActiveRun>,
     /// The run whose code has opened this one.
-    pub(super) parent: Option<LiveParent>,
+    pub(super) parent: Option<Arc<Invocation>>,
 }
 
 impl LiveStart {

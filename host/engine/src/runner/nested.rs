@@ -15,8 +15,7 @@ use async_trait::async_trait;
 use futures::{Stream, StreamExt};
 use hatchery_core::{
     AppRun, AppRunRequest, AppRunner, CallContext, Content, Event, EventData, Invocation, JsonMap, LiveAppRun,
-    LiveAppRunRequest, LiveRequestQueue, RunConfig, RunError, SessionKey, TaskScope, TurnScope, USER_AUTHOR,
-    new_invocation_id, quoted_list,
+    LiveAppRunRequest, LiveRequestQueue, RunConfig, RunError, SessionKey, USER_AUTHOR, new_invocation_id, quoted_list,
 };
 use tokio_util::sync::DropGuard;
 
@@ -24,32 +23,6 @@ use super::live::LiveRunRequest;
 use super::{AppDirectory, Run, RunKind, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 use crate::run::MAX_DEPTH;
-
-/// The runs that a run is nested in.
-pub(super) struct NestedRun {
-    parent: Arc<Invocation>,
-    task_scope: TaskScope,
-}
-
-impl NestedRun {
-    pub(super) fn split(self) -> (Arc<Invocation>, TaskScope) {
-        (self.parent, self.task_scope)
-    }
-}
-
-/// The run that a live run is nested in.
-#[derive(Clone)]
-pub(super) struct LiveParent {
-    pub(super) run: Arc<Invocation>,
-    pub(super) turn_scope: TurnScope,
-}
-
-impl LiveParent {
-    pub(super) fn split(self) -> (Arc<Invocation>, TaskScope) {
-        let scope = self.turn_scope;
-        (self.run, Box::new(move |task| scope(task)))
-    }
-}
 
 /// Counts a message as an event of the run whose code has sent it.
 pub(super) fn count_message(run: &Invocation, message: &Content) -> Result<(), RunError> {
@@ -93,7 +66,7 @@ impl AppRunner for NestedRunner {
         queue: LiveRequestQueue,
     ) -> Result<LiveAppRun, RunError> {
         cx.check_writable()?;
-        let LiveAppRunRequest { app, session, config, turn_scope } = request;
+        let LiveAppRunRequest { app, session, config } = request;
         let parent = &cx.invocation;
         let found = self.find(&app)?;
         check_nesting(cx, &app, session.as_deref())?;
@@ -106,8 +79,7 @@ impl AppRunner for NestedRunner {
             cancel: cancel.clone(),
             ..LiveRunRequest::new(&*parent.session_key.user, session.as_str())
         };
-        let parent = LiveParent { run: parent.clone(), turn_scope };
-        let run = self.runner.converse(found, request, queue, Some(parent)).await?;
+        let run = self.runner.converse(found, request, queue, Some(parent.clone())).await?;
         let events = NestedEvents { run, _cancel: cancel.drop_guard() };
         Ok(LiveAppRun { session, events: events.boxed() })
     }
@@ -133,7 +105,7 @@ impl NestedRunner {
     }
 
     async fn start(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {
-        let AppRunRequest { app: name, session, message, state_delta, streaming_mode, task_scope } = request;
+        let AppRunRequest { app: name, session, message, state_delta, streaming_mode } = request;
         let parent = &cx.invocation;
         let app = self.find(&name)?;
         if message.function_responses().next().is_some() {
@@ -156,8 +128,7 @@ impl NestedRunner {
             cancel: cancel.clone(),
             ..RunRequest::new(&*parent.session_key.user, session.as_str(), message)
         };
-        let nested = NestedRun { parent: parent.clone(), task_scope };
-        let run = self.runner.start(app, request, RunKind::Nested(nested)).await?;
+        let run = self.runner.start(app, request, RunKind::Nested(parent.clone())).await?;
         let events = NestedEvents { run, _cancel: cancel.clone().drop_guard() };
         Ok(AppRun { invocation_id: id, session, events: events.boxed(), cancel })
     }

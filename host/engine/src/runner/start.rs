@@ -6,14 +6,10 @@ use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use hatchery_core::{
-    Invocation, RunError, RunTransition, Services, SessionKey, StoreError, TaskScope, new_invocation_id,
-};
+use hatchery_core::{Invocation, RunError, RunTransition, Services, SessionKey, StoreError, new_invocation_id};
 use tokio::sync::{mpsc, oneshot};
-use tracing::Instrument;
 
 use super::live::LiveStart;
-use super::nested::{LiveParent, NestedRun};
 use super::resumption::ResumedRun;
 use super::session_access::QueuePosition;
 use super::turn::TurnRequest;
@@ -21,6 +17,7 @@ use super::user_runs::UserRunGuard;
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunPermit, RunRequest, Runner, RunnerInner};
 use crate::app::App;
 use crate::run::PinnedModels;
+use crate::tasks::{in_current_scope, run_to_completion};
 use crate::tools::credential;
 
 /// The origin of a run.
@@ -31,16 +28,10 @@ pub(super) enum RunKind {
     Background,
     /// The recovery of a background run, which was admitted before its host died.
     Continued,
-    /// The code of another run.
-    Nested(NestedRun),
+    /// The code of this run.
+    Nested(Arc<Invocation>),
     /// A client that sends requests while the run is in progress.
     Live(LiveStart),
-}
-
-/// The run whose code starts another one.
-struct Parent {
-    run: Arc<Invocation>,
-    task_scope: TaskScope,
 }
 
 impl RunKind {
@@ -60,11 +51,11 @@ impl RunKind {
         matches!(self, Self::Continued)
     }
 
-    fn split(self) -> (Option<Parent>, Option<LiveStart>) {
-        let parent = |(run, task_scope)| Parent { run, task_scope };
+    /// Returns the run whose code starts this one, and the data of a live run.
+    fn split(self) -> (Option<Arc<Invocation>>, Option<LiveStart>) {
         match self {
-            Self::Nested(nested) => (Some(parent(nested.split())), None),
-            Self::Live(start) => (start.parent.clone().map(LiveParent::split).map(parent), Some(start)),
+            Self::Nested(parent) => (Some(parent), None),
+            Self::Live(start) => (start.parent.clone(), Some(start)),
             Self::Foreground | Self::Background | Self::Continued => (None, None),
         }
     }
@@ -85,7 +76,11 @@ impl Runner {
     /// Starts a run in a separate task.
     pub(super) async fn start(&self, app: Arc<App>, request: RunRequest, kind: RunKind) -> Result<Run, RunError> {
         let (run, queued) = self.queue_run(app, request, kind).await?;
-        queued.spawn();
+        if queued.turn.is_accepted {
+            queued.accept().await?;
+        } else {
+            queued.spawn();
+        }
         Ok(run)
     }
 
@@ -99,7 +94,11 @@ impl Runner {
     ) -> Result<Run, RunError> {
         let (run, queued) = self.queue_run(app, request, RunKind::Foreground).await?;
         drop(permit);
-        queued.run_inline();
+        if queued.turn.is_accepted {
+            queued.accept().await?;
+        } else {
+            queued.run_inline();
+        }
         Ok(run)
     }
 
@@ -117,11 +116,7 @@ impl Runner {
         let request = RunRequest { cancel: caller_cancel.child_token(), ..request };
         let position = self.0.enter_queue(&key, &request, is_nested).await?;
         let ids = self.0.run_ids(&key, &app, &request, &position, is_background)?;
-        if let Some(id) = ids.known.as_deref().filter(|_| ids.is_accepted) {
-            self.0.accept(&key, id, &request, is_background).await?;
-        }
         let (parent, live) = kind.split();
-        let (parent, task_scope) = parent.map(|parent| (parent.run, parent.task_scope)).unzip();
         let active_run = live.as_ref().map(|live| live.active_run.clone());
         let active_run = active_run.unwrap_or_else(|| Arc::new(ActiveRun::new(&self.0)));
         let RunIds { new: new_id, known: id, is_accepted } = ids;
@@ -145,7 +140,7 @@ impl Runner {
             requested,
         };
         let runner = self.0.clone();
-        let queued = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run, task_scope };
+        let queued = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run };
         Ok((run, queued))
     }
 }
@@ -227,37 +222,39 @@ struct QueuedRun {
     turn: TurnRequest,
     active_run: Arc<ActiveRun>,
     user_run: Option<UserRunGuard>,
-    /// The scope of the run whose code has started this one.
-    task_scope: Option<TaskScope>,
 }
 
 impl QueuedRun {
+    /// Stores the run, and runs it in a separate task, even if the caller is dropped meanwhile: a run that is stored
+    /// would otherwise never begin.
+    fn accept(self) -> BoxFuture<'static, Result<(), RunError>> {
+        let accepted = run_to_completion(async move {
+            if let Some(id) = &self.id {
+                self.runner.accept(&self.key, id, &self.turn.request, self.is_background).await?;
+            }
+            self.spawn();
+            Ok(())
+        });
+        accepted.boxed()
+    }
+
     /// Runs in a separate task.
     fn spawn(self) {
-        tokio::spawn(self.into_task());
+        tokio::spawn(in_current_scope(self.run().boxed()));
     }
 
-    /// Runs in the task of the caller until the run waits for something, and from then on in a separate task, in the
-    /// same tracing span. A run whose sessions and models are in memory wakes no other thread.
+    /// Runs in the task of the caller until the run waits for something, and from then on in a separate task. A run whose
+    /// sessions and models are in memory wakes no other thread.
     fn run_inline(self) {
-        let mut task = self.into_task();
+        let mut task = self.run().boxed();
         if (&mut task).now_or_never().is_none() {
-            tokio::spawn(task.in_current_span());
-        }
-    }
-
-    fn into_task(mut self) -> BoxFuture<'static, ()> {
-        let scope = self.task_scope.take();
-        let task = self.run().boxed();
-        match scope {
-            Some(scope) => scope(task),
-            None => task,
+            tokio::spawn(in_current_scope(task));
         }
     }
 
     /// Waits for the session and runs the turn. The client gets the error of a run that fails.
     async fn run(self) {
-        let Self { runner, key, id, is_background, position, turn, active_run, user_run, task_scope: _ } = self;
+        let Self { runner, key, id, is_background, position, turn, active_run, user_run } = self;
         let client = turn.client.clone();
         let (cancel, caller_cancel) = (turn.request.cancel.clone(), turn.caller_cancel.clone());
         let create = turn.request.config.auto_create_session;

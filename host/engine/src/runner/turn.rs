@@ -45,7 +45,7 @@ pub(super) struct TurnRequest {
     pub(super) request: RunRequest,
     /// The id of a new run.
     pub(super) new_id: String,
-    /// True if the run is stored already.
+    /// True if the run is stored before the turn.
     pub(super) is_accepted: bool,
     /// The run as it was announced on the bus, if its id was known.
     pub(super) announced: Option<RunPublisher>,

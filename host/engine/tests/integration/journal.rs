@@ -366,7 +366,6 @@ impl Delegates {
             message: Content::user("go"),
             state_delta: JsonMap::new(),
             streaming_mode: StreamingMode::Off,
-            task_scope: Box::new(|task| task),
         };
         let mut run = cx.invocation.apps.clone().unwrap().run(cx, request).await?;
         let mut reply = Vec::new();

@@ -1,15 +1,19 @@
 //! Every limit ends a call with a message that names the component, the value and the key that raises it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{AgentContext, AgentKind, RunError, ToolError};
+use hatchery_core::{AgentContext, AgentKind, Content, ItemResolver, RunConfig, RunError, Tool, ToolError};
+use hatchery_engine::build::llm;
+use hatchery_engine::{AgentTool, App, RunRequest, Runner};
+use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_wasm::{ComponentSettings, Engine, EngineOptions, InstancePoolConfig, LimitOverrides, Limits};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::imports::CapturedLog;
-use crate::support::{Listener, TestCatalog, call, call_in, context, run_custom, settings_with_grants};
+use crate::support::{Listener, TestCatalog, call, call_in, context, run_custom, services, settings_with_grants};
 
-async fn failure(limits: Limits, tool: &str, args: serde_json::Value) -> String {
+async fn failure(limits: Limits, tool: &str, args: Value) -> String {
     let catalog = TestCatalog::new().with("misbehaver").with_limits(limits).catalog().await;
     let error = match call(&catalog, tool, args).await {
         Err(ToolError::Recoverable(message)) => message,
@@ -64,19 +68,47 @@ async fn a_result_that_is_too_large_is_refused() {
     }
 }
 
+/// Returns the arguments of `relay_tool` with which this many calls of it follow each other, and then one of `echo`.
+fn nested(relays: usize) -> Value {
+    let echo = json!({"tool": "echo", "args": {"value": 1}});
+    (1..relays).fold(echo, |args, _| json!({"tool": "relay_tool", "args": args}))
+}
+
 #[tokio::test]
 async fn the_depth_of_tools_that_call_tools_is_limited() {
     let catalog = TestCatalog::new().with("misbehaver").catalog().await;
-    let nested = |relays: usize| {
-        let echo = json!({"tool": "echo", "args": {"value": 1}});
-        (1..relays).fold(echo, |args, _| json!({"tool": "relay_tool", "args": args}))
-    };
     assert_eq!(call(&catalog, "relay_tool", nested(8)).await.unwrap(), json!({"value": 1}));
     match call(&catalog, "relay_tool", nested(9)).await {
         Err(ToolError::Recoverable(message)) => {
             assert_eq!(message, "tool `echo` is not called: it exceeded its limit of 8 tools in a chain of calls")
         }
         other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_depth_of_calls_counts_across_agents_and_calls_at_the_same_time() {
+    let grants = json!({"tools": ["agent:helper"]});
+    let catalog = TestCatalog::new().with("misbehaver").with_grants("misbehaver", grants).catalog().await;
+    let tools = || ["relay_tool", "echo"].map(|name| catalog.tool(name).unwrap());
+    // A tool calls the agent, so one call less is left to the tools of the agent.
+    for (relays, refusals) in [(7, 0), (8, 2)] {
+        let both = Reply::call("relay_tool", nested(relays)).and_call("relay_tool", nested(relays));
+        let model = Arc::new(Scripted::sequence([both, Reply::text("done")]));
+        let helper = llm("helper").model_instance("scripted", model.clone()).tools(tools()).build().unwrap();
+        let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+        let call = Reply::call("relay_tool", json!({"tool": "helper", "args": {"request": "go"}}));
+        let caller = Arc::new(Scripted::sequence([call, Reply::text("done")]));
+        let root = llm("root").model_instance("scripted", caller).tools(tools()).tools([helper]).build().unwrap();
+        let app = Arc::new(App::new("app", root).unwrap());
+        let config = RunConfig { auto_create_session: true, ..RunConfig::default() };
+        let request = RunRequest { config, ..RunRequest::new("user", "session", Content::user("hi")) };
+        Runner::new(services(Scripted::new())).run(app, request).await.unwrap().collect().await.unwrap();
+        let last = model.requests().pop().expect("the agent was called");
+        let responses = last.contents.iter().flat_map(|content| content.function_responses());
+        let responses: Vec<_> = responses.map(|response| json!(response.response).to_string()).collect();
+        let is_refused = |response: &&String| response.contains("limit of 8 tools in a chain of calls");
+        assert_eq!((responses.len(), responses.iter().filter(is_refused).count()), (2, refusals), "{responses:?}");
     }
 }
 

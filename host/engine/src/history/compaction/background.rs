@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::CompactionTarget;
 use super::window::CompactionPlan;
 use crate::plugins::Plugins;
+use crate::tasks::in_current_scope;
 
 /// Maximum time that [`Compactions::drain`] waits before it cancels compactions.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ impl Compactions {
         let Some(plan) = plan() else { return false };
         let cx = make_context(&in_progress.cancel);
         let (tree, summarizer, plugins) = (Arc::clone(tree), config.summarizer.clone(), (*plugins).clone());
-        tokio::spawn(async move {
+        tokio::spawn(in_current_scope(async move {
             let compaction = async { compact(&cx, plan, summarizer.for_agents(&tree)?.as_ref(), &plugins).await };
             let result = AssertUnwindSafe(compaction).catch_unwind().await;
             if let Err(error) = result.unwrap_or_else(|_| Err(RunError::Internal("the summarizer panicked".into()))) {
@@ -49,7 +50,7 @@ impl Compactions {
                 tracing::warn!(app = %session.app, %session, code = error.code(), "compaction failed: {reason}");
             }
             drop(in_progress);
-        });
+        }));
         true
     }
 

@@ -4,9 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
 use futures::{FutureExt, Stream};
-use hatchery_core::{LiveAppRunRequest, LiveQueueClosed, LiveRequest, LiveRequestQueue, QueuedRequest, TurnScope};
+use hatchery_core::{LiveAppRunRequest, LiveQueueClosed, LiveRequest, LiveRequestQueue, QueuedRequest};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::PollSender;
 use tracing::Instrument;
@@ -33,12 +32,10 @@ pub(super) async fn run(
     let config = live_config(config)?;
     let admission = admit(&mut store, &app)?;
     let Admission { nesting, usage, .. } = &admission;
-    let (nesting, usage, span) = (nesting.clone(), usage.clone(), tracing::Span::current());
-    let turn_scope: TurnScope =
-        Arc::new(move |task: BoxFuture<'static, ()>| nesting.clone().scope(task).instrument(span.clone()).boxed());
+    let (nesting, usage) = (nesting.clone(), usage.clone());
     let queue = LiveRequestQueue::new(MAX_UNREAD_REQUESTS);
-    let request = LiveAppRunRequest { app, session, config, turn_scope };
-    let run = runner(&cx)?.run_live(&cx, request, queue.clone()).await?;
+    let request = LiveAppRunRequest { app, session, config };
+    let run = nesting.scope(runner(&cx)?.run_live(&cx, request, queue.clone())).await?;
     let events = admission.live_run(run.session, run.events);
     Ok(NestedLiveRun { events, requests: LiveRequests { queue, usage }, refused: None })
 }

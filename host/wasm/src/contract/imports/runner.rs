@@ -4,13 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use futures::Stream;
 use futures::stream::BoxStream;
-use futures::{FutureExt, Stream};
 use hatchery_core::{
     AppRunRequest, AppRunner, CallContext, Content, Event, EventData, JsonMap, RunError, StreamingMode,
 };
 use tokio::sync::OwnedSemaphorePermit;
-use tracing::Instrument;
 use wasmtime::component::{HasSelf, StreamReader};
 
 use super::{Access as Accessor, StoreAccess, check_change, live, reserve, wit_error};
@@ -81,9 +80,8 @@ pub(super) async fn run(mut store: impl StoreAccess, request: wit::RunRequest) -
         message: Content::from_wit(message)?,
         state_delta: to_state(state_delta)?,
         streaming_mode: if streaming { StreamingMode::On } else { StreamingMode::Off },
-        task_scope: Box::new(move |task| nesting.scope(task).in_current_span().boxed()),
     };
-    let run = runner(&cx)?.run(&cx, request).await?;
+    let run = nesting.scope(runner(&cx)?.run(&cx, request)).await?;
     let info = wit::RunInfo { invocation_id: run.invocation_id, session: run.session };
     store.with_state(|state| state.runs.insert(info.invocation_id.clone(), run.cancel));
     Ok(NestedRun { info, events: Some(run.events), is_reported: false, grants, _usage: usage, _permit: permit })

@@ -1,20 +1,16 @@
-//! Depth and concurrency of tool calls that tools make. Both follow the chain of calls from store to store, as a
-//! task-local value of the task that runs a call.
+//! Depth and concurrency of tool calls that tools make. Both follow the chain of calls from store to store, as the
+//! scope value of the tasks that run a call.
 
 use std::future::Future;
 use std::sync::Arc;
 
+use hatchery_engine::tasks::{scope_value, with_scope_value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task_local;
 
 use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 
 /// Maximum number of tool calls and agent runs at one time that guests have started on behalf of one call from outside.
 pub(crate) const MAX_CONCURRENT_CALLS: usize = 64;
-
-task_local! {
-    static CURRENT: Nesting;
-}
 
 /// The position of a call in its tree of calls.
 #[derive(Debug, Clone)]
@@ -29,7 +25,7 @@ pub(crate) struct Nesting {
 impl Nesting {
     /// Returns the nesting of the current task, or of a new tree outside of any call.
     pub(crate) fn current() -> Self {
-        CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self {
+        scope_value().unwrap_or_else(|| Self {
             depth: 0,
             permits: Arc::new(Semaphore::new(MAX_CONCURRENT_CALLS)),
             run: None,
@@ -38,7 +34,7 @@ impl Nesting {
 
     /// Returns the key of the run whose code calls a model in the current task. `None` for other callers.
     pub(crate) fn calling_run() -> Option<usize> {
-        CURRENT.try_with(|nesting| nesting.run).ok().flatten()
+        scope_value::<Self>().and_then(|nesting| nesting.run)
     }
 
     /// Returns the nesting of a model call by the code of a run.
@@ -63,9 +59,9 @@ impl Nesting {
         self.permits.clone().try_acquire_owned().ok()
     }
 
-    /// Runs `call` at this depth.
+    /// Runs `call` at this depth, with the agents and runs that it starts.
     pub(crate) fn scope<F: Future>(self, call: F) -> impl Future<Output = F::Output> {
-        CURRENT.scope(self, call)
+        with_scope_value(self, call)
     }
 }
 
