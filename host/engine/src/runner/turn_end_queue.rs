@@ -24,8 +24,8 @@ const BATCH_WINDOW: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub(super) struct TurnEndQueue {
     queue: Arc<Mutex<QueueState>>,
-    /// The batches that are being ended. Each is a task, because the store may delay one for long.
-    batches: TaskTracker,
+    /// The timer, and the batches that are being ended. Each batch is a task, because the store may delay one for long.
+    tasks: TaskTracker,
 }
 
 #[derive(Default)]
@@ -48,22 +48,28 @@ impl TurnEndQueue {
         queue.waiting.push_back(EndedTurn { due: Instant::now() + END_DELAY, lease });
         // The task of a runtime that was shut down has finished without the queue being empty.
         if queue.timer.as_ref().is_none_or(AbortHandle::is_finished) {
-            let timer = end_due_turns(self.queue.clone(), self.batches.clone());
-            queue.timer = Some(tokio::spawn(timer).abort_handle());
+            let timer = end_due_turns(self.queue.clone(), self.tasks.clone());
+            queue.timer = Some(self.tasks.spawn(timer).abort_handle());
         }
     }
 
     /// Ends a turn in the background, without delay.
     pub(super) fn end_now(&self, lease: Arc<TurnLease>) {
-        self.batches.spawn(end_leases(vec![lease]));
+        self.tasks.spawn(end_leases(vec![lease]));
     }
 
     /// Ends all turns without further delay, and waits for that.
     pub(super) async fn end_all(&self) {
-        let leases = self.queue.lock_unpoisoned().take_first(usize::MAX);
-        self.batches.spawn(end_leases(leases));
-        self.batches.close();
-        self.batches.wait().await;
+        let leases = {
+            let mut queue = self.queue.lock_unpoisoned();
+            if let Some(timer) = queue.timer.take() {
+                timer.abort();
+            }
+            queue.take_first(usize::MAX)
+        };
+        self.tasks.spawn(end_leases(leases));
+        self.tasks.close();
+        self.tasks.wait().await;
     }
 }
 
@@ -76,7 +82,7 @@ impl QueueState {
 }
 
 /// Ends the turns of a queue as they become due, until it is empty.
-async fn end_due_turns(queue: Arc<Mutex<QueueState>>, batches: TaskTracker) {
+async fn end_due_turns(queue: Arc<Mutex<QueueState>>, tasks: TaskTracker) {
     loop {
         let due = {
             let mut queue = queue.lock_unpoisoned();
@@ -92,7 +98,7 @@ async fn end_due_turns(queue: Arc<Mutex<QueueState>>, batches: TaskTracker) {
             let count = queue.waiting.partition_point(|turn| turn.due <= due + BATCH_WINDOW);
             queue.take_first(count)
         };
-        batches.spawn(end_leases(leases));
+        tasks.spawn(end_leases(leases));
     }
 }
 
