@@ -14,7 +14,6 @@ use hatchery_core::{
 use hatchery_engine::tasks::run_to_completion;
 use serde::Deserialize;
 use serde_json::Value;
-use tracing::Instrument;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
@@ -291,8 +290,7 @@ async fn delete(
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
     // Completed even if the client disconnects, so that no artifacts are left.
-    let deleted = run_to_completion(async move { delete_with_artifacts(&state, &key).await }.in_current_span());
-    deleted.await?;
+    run_to_completion(async move { delete_with_artifacts(&state, &key).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

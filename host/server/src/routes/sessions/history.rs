@@ -9,7 +9,6 @@ use hatchery_core::{
 };
 use hatchery_engine::tasks::run_to_completion;
 use serde::Deserialize;
-use tracing::Instrument;
 use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouterExt;
 use utoipa_axum::routes;
@@ -75,12 +74,9 @@ pub(super) async fn store(
     let import = if overwrites_shared_state { import } else { import.without_shared_state() };
     let (state, id) = (state.clone(), id.map(str::to_owned));
     // Completed even if the client disconnects, so that no session has a part of the events.
-    let stored = run_to_completion(
-        async move {
-            Ok::<_, RunError>(import.store(&*state.services().sessions, &key.app, &key.user, id.as_deref()).await)
-        }
-        .in_current_span(),
-    );
+    let stored = run_to_completion(async move {
+        Ok::<_, RunError>(import.store(&*state.services().sessions, &key.app, &key.user, id.as_deref()).await)
+    });
     json::session(&stored.await??)
 }
 
