@@ -5,7 +5,7 @@ use std::time::Duration;
 use hatchery_core::RunConfig;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-/// Time that a hook of a plugin has for the report of the run's failure, after the deadline.
+/// Time that each hook of a plugin has, after the deadline, to report the failure of the run.
 const REPORT_PERIOD: Duration = Duration::from_secs(5);
 
 /// The time at which a run ends at the latest; `None` without a limit.

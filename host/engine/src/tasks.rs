@@ -26,7 +26,7 @@ pub fn with_scope_value<F: Future>(value: impl Any + Send + Sync, work: F) -> im
     SCOPE.scope(Some(Arc::new(value)), work)
 }
 
-/// Returns a part of a run for a separate task, with the scope value and the tracing span of the current one.
+/// Prepares a part of a run for a separate task, which gets the scope value and the tracing span of the current task.
 pub fn in_current_scope<F: Future>(work: F) -> impl Future<Output = F::Output> {
     let value = SCOPE.try_with(Clone::clone).ok().flatten();
     SCOPE.scope(value, work).in_current_span()

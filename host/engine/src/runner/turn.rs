@@ -126,7 +126,7 @@ impl RunnerInner {
             None => self.wait_for_turn(&key, cached, &turn.request.cancel, turn.parent.is_none()).await?,
         };
         let running = renew_during(&lease, self.run_turn(key, turn, &lease, cached, &mut guard));
-        // A panic in the report of a failure. The task may be that of a connection with other runs.
+        // A panic while a failure is reported must not end the task of the caller, which may serve other runs.
         let result = AssertUnwindSafe(running).catch_unwind().await;
         self.ended_turns.push(lease);
         result.unwrap_or_else(|panic| Err(panic_error(panic.as_ref())))
@@ -162,7 +162,7 @@ impl RunnerInner {
             self.record_end(lease, &invocation.id, &transition).await;
         }
         if let Ok(true) = result {
-            // Later, it would delete the records of a turn that continues this run.
+            // Before the session's next turn, which may continue this run and record calls.
             delete_records(&journal).await;
         }
         let session = invocation.session();

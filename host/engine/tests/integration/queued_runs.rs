@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::support::*;
 
-/// Holds runs when they are added, after they are stored, and before they start, until `opened` has a permit.
+/// Blocks until `opened` has a permit: in `add` after the run is stored, and in `start` before it is.
 struct HeldRuns {
     sessions: MemorySessions,
     added: Notify,

@@ -100,7 +100,7 @@ pub(super) async fn start(
     let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
     let request = RunRequest { trace_parent, ..request(body, streaming_mode, cancel.clone())? };
     let permit = state.acquire_run_permit()?;
-    // Before the run is stored, which continues if the client disconnects meanwhile.
+    // Created first, so that a disconnect while the run is being stored cancels it too.
     let guard = cancel_on_disconnect.then(|| cancel.clone().drop_guard());
     let run = state.runner().run_inline(app, request, permit).await?;
     Ok(StartedRun { run, guard })
