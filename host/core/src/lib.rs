@@ -148,7 +148,7 @@ pub use trace::{
 pub use turn::{MAX_TURN_LEASE, Turn, TurnLease, TurnOpening, TurnStart};
 pub use usage::{ArtifactUsage, SessionUsage, StateUsage, Usage, UserUsage};
 pub use wildcard::matches_wildcard;
-pub use wrapper::{WrapperModel, WrapperSessionService, WrapperTool, WrapperToolset};
+pub use wrapper::{WrapperModel, WrapperRunService, WrapperSessionService, WrapperTool, WrapperToolset};
 
 /// The version of this host.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

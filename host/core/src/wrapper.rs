@@ -1,10 +1,11 @@
-//! Wrappers (decorators) of tools, toolsets, models and session services: each forwards all methods to the one inside
-//! and overrides the methods that it changes.
+//! Wrappers (decorators) of tools, toolsets, models, and services of sessions and runs: each forwards all methods to the
+//! one inside and overrides the methods that it changes.
 //!
 //! A type that implements [`WrapperTool`] is a [`Tool`], and so on for the others. The blanket implementations name
 //! every method of the trait that they implement, default methods included; the lint on them fails the build when one
 //! is missing. So a new method cannot be lost in a wrapper.
 
+mod run_service;
 mod session_service;
 
 use std::borrow::Cow;
@@ -21,6 +22,7 @@ use crate::live::LiveConnection;
 use crate::model::{FunctionDeclaration, LlmRequest, Model, ModelCapabilities, ResponseStream, StreamingMode};
 use crate::tool::{Tool, Toolset};
 
+pub use self::run_service::WrapperRunService;
 pub use self::session_service::WrapperSessionService;
 
 /// A [`Tool`] that wraps another tool.

@@ -13,8 +13,9 @@ use hatchery_core::{
     Agent, AgentKind, AgentTree, ArtifactService, CallContext, CredentialId, CredentialService, Event, EventWindow,
     FunctionDeclaration, Invocation, JsonMap, LiveConnection, LlmRequest, LlmResponse, MemoryEntry, MemoryService,
     Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver, NewInvocation, Part, ResponseGrouping,
-    ResponseStream, RunError, Services, Session, SessionKey, SessionService, State, StoreError, StreamingMode,
-    Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel, WrapperTool, WrapperToolset,
+    ResponseStream, RunError, RunPage, RunService, RunTransition, Services, Session, SessionKey, SessionService, State,
+    StoreError, StoredRun, StreamingMode, Timestamp, Tool, ToolError, Toolset, TurnStart, WrapperModel,
+    WrapperRunService, WrapperTool, WrapperToolset,
 };
 use serde_json::{Value, json};
 
@@ -328,4 +329,107 @@ fn a_wrapped_model_gets_every_call() {
         model.generate(request, StreamingMode::Off).await.unwrap().collect::<Vec<_>>().await
     });
     assert_eq!(responses, [Ok(LlmResponse::text("m"))]);
+}
+
+/// Stores the calls instead of runs.
+#[derive(Default)]
+struct InnerRuns(Mutex<Vec<String>>);
+
+impl InnerRuns {
+    fn note(&self, call: String) {
+        self.0.lock().unwrap().push(call);
+    }
+}
+
+#[async_trait]
+#[deny(clippy::missing_trait_methods)]
+impl RunService for InnerRuns {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        self.note(format!("add {}", run.id));
+        Ok(StoredRun { id: "added".into(), ..run.clone() })
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        self.note(format!("start {} in {fence}", run.id));
+        Ok(StoredRun { id: "started".into(), ..run.clone() })
+    }
+
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        self.note(format!("change {run} of {} in {fence:?}: {transition:?}", session.id));
+        Ok(Some(StoredRun::new(session.clone(), "changed", 0)))
+    }
+
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        self.note(format!("start {} later in {fence}", run.id));
+        Ok(())
+    }
+
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        self.note(format!("change {run} of {} later in {fence}: {transition:?}", session.id));
+        Ok(())
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.note(format!("get {run} of {}", session.id));
+        Ok(Some(StoredRun::new(session.clone(), "got", 0)))
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        self.note(format!("list {limit} of {} from {from:?}", session.id));
+        Ok(RunPage { runs: Vec::new(), next: Some(7) })
+    }
+
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.note(format!("list {limit} interrupted of {apps:?}"));
+        Ok(vec![StoredRun::new(SessionKey::new("app", "user", "session"), "interrupted", 0)])
+    }
+}
+
+impl WrapperRunService for Wrapper<InnerRuns> {
+    fn inner(&self) -> &dyn RunService {
+        &self.0
+    }
+}
+
+#[test]
+fn a_wrapped_run_service_gets_every_call() {
+    let runs = Wrapper(InnerRuns::default());
+    let wrapper: &dyn RunService = &runs;
+    let session = SessionKey::new("app", "user", "session");
+    let run = StoredRun::new(session.clone(), "r", 0);
+    futures::executor::block_on(async {
+        assert_eq!(wrapper.add(&run).await.unwrap().id, "added");
+        assert_eq!(wrapper.start(&run, 1).await.unwrap().id, "started");
+        let changed = wrapper.change(&session, "r", Some(2), &RunTransition::Wait).await.unwrap();
+        assert_eq!(changed.unwrap().id, "changed");
+        wrapper.start_later(&run, 3).await.unwrap();
+        wrapper.change_later(&session, "r", 4, &RunTransition::Finish).await.unwrap();
+        assert_eq!(wrapper.get(&session, "r").await.unwrap().unwrap().id, "got");
+        assert_eq!(wrapper.list(&session, Some(5), 6).await.unwrap().next, Some(7));
+        let interrupted = wrapper.list_interrupted(&["app".to_owned()], 8).await.unwrap();
+        assert_eq!(interrupted.first().unwrap().id, "interrupted");
+    });
+    let expected = [
+        "add r",
+        "start r in 1",
+        "change r of session in Some(2): Wait",
+        "start r later in 3",
+        "change r of session later in 4: Finish",
+        "get r of session",
+        "list 6 of session from Some(5)",
+        "list 8 interrupted of [\"app\"]",
+    ];
+    assert_eq!(*runs.0.0.lock().unwrap(), expected);
 }

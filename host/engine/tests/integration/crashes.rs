@@ -11,8 +11,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentContext, AgentKind, CallContext, CallJournal, CallRecord, Content, CustomAgent, CustomAgentSpec, Event,
-    EventWindow, FunctionDeclaration, JsonMap, REQUEST_CONFIRMATION, RunError, RunPage, RunService, RunState,
-    RunTransition, Services, Session, SessionKey, SessionService, StoreError, StoredRun, Tool, ToolError, TurnStart,
+    EventWindow, FunctionDeclaration, JsonMap, REQUEST_CONFIRMATION, RunError, RunService, RunState, RunTransition,
+    Services, Session, SessionKey, SessionService, StoreError, StoredRun, Tool, ToolError, TurnStart,
+    WrapperRunService,
 };
 use hatchery_engine::{AgentTool, App, AppSettings, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -193,14 +194,19 @@ impl CallJournal for StoppingSessions {
     }
 }
 
+/// Writes are never made later, so that the host can stop at each.
 #[async_trait]
-impl RunService for StoppingSessions {
+impl WrapperRunService for StoppingSessions {
+    fn inner(&self) -> &dyn RunService {
+        self.inner.runs().unwrap()
+    }
+
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
-        self.write("", self.inner.runs().unwrap().add(run)).await
+        self.write("", self.inner().add(run)).await
     }
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
-        self.write("", self.inner.runs().unwrap().start(run, fence)).await
+        self.write("", self.inner().start(run, fence)).await
     }
 
     async fn change(
@@ -210,20 +216,26 @@ impl RunService for StoppingSessions {
         fence: Option<u64>,
         transition: &RunTransition,
     ) -> Result<Option<StoredRun>, StoreError> {
-        self.write("", self.inner.runs().unwrap().change(session, run, fence, transition)).await
+        self.write("", self.inner().change(session, run, fence, transition)).await
+    }
+
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        WrapperRunService::start(self, run, fence).await.map(drop)
+    }
+
+    async fn change_later(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: u64,
+        transition: &RunTransition,
+    ) -> Result<(), StoreError> {
+        WrapperRunService::change(self, session, run, Some(fence), transition).await.map(drop)
     }
 
     async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
         self.pass().await;
-        self.inner.runs().unwrap().get(session, run).await
-    }
-
-    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
-        self.inner.runs().unwrap().list(session, from, limit).await
-    }
-
-    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner.runs().unwrap().list_interrupted(apps, limit).await
+        self.inner().get(session, run).await
     }
 }
 

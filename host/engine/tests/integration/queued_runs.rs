@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Content, JsonMap, RunPage, RunService, RunState, RunTransition, Services, SessionKey, SessionService, StoreError,
-    StoredRun, WrapperSessionService,
+    Content, JsonMap, RunService, RunState, Services, SessionKey, SessionService, StoreError, StoredRun,
+    WrapperRunService, WrapperSessionService,
 };
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_models::scripted::Scripted;
@@ -14,7 +14,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::support::*;
 
-/// Blocks until `opened` has a permit: in `add` after the run is stored, and in `start` before it is.
+/// Blocks until `opened` has a permit: in `add` after the run is stored, and in `start` and `start_later` before it is.
 struct HeldRuns {
     sessions: MemorySessions,
     added: Notify,
@@ -24,10 +24,6 @@ struct HeldRuns {
 impl HeldRuns {
     fn new() -> Arc<Self> {
         Arc::new(Self { sessions: MemorySessions::new(), added: Notify::new(), opened: Semaphore::new(0) })
-    }
-
-    fn inner_runs(&self) -> &dyn RunService {
-        self.sessions.runs().unwrap()
     }
 }
 
@@ -42,9 +38,13 @@ impl WrapperSessionService for HeldRuns {
 }
 
 #[async_trait]
-impl RunService for HeldRuns {
+impl WrapperRunService for HeldRuns {
+    fn inner(&self) -> &dyn RunService {
+        self.sessions.runs().unwrap()
+    }
+
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
-        let added = self.inner_runs().add(run).await;
+        let added = WrapperRunService::inner(self).add(run).await;
         self.added.notify_one();
         let _permit = self.opened.acquire().await.unwrap();
         added
@@ -52,29 +52,11 @@ impl RunService for HeldRuns {
 
     async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
         let _permit = self.opened.acquire().await.unwrap();
-        self.inner_runs().start(run, fence).await
+        WrapperRunService::inner(self).start(run, fence).await
     }
 
-    async fn change(
-        &self,
-        session: &SessionKey,
-        run: &str,
-        fence: Option<u64>,
-        transition: &RunTransition,
-    ) -> Result<Option<StoredRun>, StoreError> {
-        self.inner_runs().change(session, run, fence, transition).await
-    }
-
-    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
-        self.inner_runs().get(session, run).await
-    }
-
-    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
-        self.inner_runs().list(session, from, limit).await
-    }
-
-    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner_runs().list_interrupted(apps, limit).await
+    async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
+        WrapperRunService::start(self, run, fence).await.map(drop)
     }
 }
 
@@ -99,7 +81,7 @@ async fn drop_request(is_cancelled: bool) -> (RunState, Vec<String>) {
     sessions.opened.add_permits(1);
     first.collect().await.unwrap();
     app.runner.drain().await;
-    let stored = sessions.inner_runs().get(&SessionKey::new("app", USER, SESSION), "r2").await.unwrap().unwrap();
+    let stored = RunService::get(&*sessions, &SessionKey::new("app", USER, SESSION), "r2").await.unwrap().unwrap();
     (stored.state, app.session_transcript().await)
 }
 

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use futures::{SinkExt, StreamExt};
 use hatchery::ServerConfig;
 use hatchery_core::{
-    RunPage, RunService, RunTransition, SessionKey, SessionService, StoreError, StoredRun, WrapperSessionService,
+    RunService, RunTransition, SessionKey, SessionService, StoreError, StoredRun, WrapperRunService,
+    WrapperSessionService,
 };
 use hatchery_stores::MemorySessions;
 use serde_json::{Value, json};
@@ -181,12 +182,6 @@ struct FailingSessions {
     failures: AtomicUsize,
 }
 
-impl FailingSessions {
-    fn inner_runs(&self) -> &dyn RunService {
-        self.inner.runs().unwrap()
-    }
-}
-
 impl WrapperSessionService for FailingSessions {
     fn inner(&self) -> &dyn SessionService {
         &self.inner
@@ -198,13 +193,9 @@ impl WrapperSessionService for FailingSessions {
 }
 
 #[async_trait]
-impl RunService for FailingSessions {
-    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
-        self.inner_runs().add(run).await
-    }
-
-    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
-        self.inner_runs().start(run, fence).await
+impl WrapperRunService for FailingSessions {
+    fn inner(&self) -> &dyn RunService {
+        self.inner.runs().unwrap()
     }
 
     async fn change(
@@ -220,19 +211,7 @@ impl RunService for FailingSessions {
         {
             return Err(StoreError::backend("change", "the plug was pulled"));
         }
-        self.inner_runs().change(session, run, fence, transition).await
-    }
-
-    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
-        self.inner_runs().get(session, run).await
-    }
-
-    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
-        self.inner_runs().list(session, from, limit).await
-    }
-
-    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner_runs().list_interrupted(apps, limit).await
+        WrapperRunService::inner(self).change(session, run, fence, transition).await
     }
 }
 

@@ -89,6 +89,7 @@ impl EncryptedSessions {
 }
 
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl RunService for EncryptedSessions {
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
         open_run(&self.keys, self.inner_runs()?.add(&seal_run(&self.keys, run)?).await?)

@@ -342,6 +342,7 @@ impl QuotaSessions {
 
 /// A run counts as if it had not been stored before, so that nothing needs to be read.
 #[async_trait]
+#[deny(clippy::missing_trait_methods)]
 impl RunService for QuotaSessions {
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
         self.write_run(&run.session, run.bytes(), self.inner_runs()?.add(run)).await
