@@ -11,23 +11,24 @@ use serde_json::Value;
 
 /// Every crate of the host, with the crates of the workspace that it may use. Dependencies point one way: core ← engine
 /// ← recordings, eval, wasm, mcp, a2a, openapi ← assembly ← server ← cli. Models, stores, executors, telemetry and the
-/// client of requests to other hosts (egress) know the core, but not the engine. The registry client knows no other
-/// crate.
-const BORDERS: [(&str, &[&str]); 17] = [
+/// client of requests to other hosts (egress) know the core, but not the engine. Atomic writes of files know no other
+/// crate, and the registry client only them.
+const BORDERS: [(&str, &[&str]); 18] = [
     ("hatchery-core", &[]),
+    ("hatchery-files", &[]),
     ("hatchery-engine", &["hatchery-core"]),
-    ("hatchery-recordings", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-eval", &["hatchery-core", "hatchery-engine"]),
-    ("hatchery-wasm", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-recordings", &["hatchery-core", "hatchery-engine", "hatchery-files"]),
+    ("hatchery-eval", &["hatchery-core", "hatchery-engine", "hatchery-files"]),
+    ("hatchery-wasm", &["hatchery-core", "hatchery-egress", "hatchery-engine", "hatchery-files"]),
     ("hatchery-egress", &["hatchery-core"]),
     ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-executors", &["hatchery-core", "hatchery-egress"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-models", &["hatchery-core", "hatchery-egress"]),
-    ("hatchery-stores", &["hatchery-core", "hatchery-egress"]),
+    ("hatchery-stores", &["hatchery-core", "hatchery-egress", "hatchery-files"]),
     ("hatchery-telemetry", &["hatchery-core"]),
-    ("hatchery-registry", &[]),
+    ("hatchery-registry", &["hatchery-files"]),
     (
         "hatchery",
         &[
@@ -37,6 +38,7 @@ const BORDERS: [(&str, &[&str]); 17] = [
             "hatchery-engine",
             "hatchery-eval",
             "hatchery-executors",
+            "hatchery-files",
             "hatchery-mcp",
             "hatchery-models",
             "hatchery-openapi",
@@ -67,6 +69,7 @@ const BORDERS: [(&str, &[&str]); 17] = [
             "hatchery-core",
             "hatchery-engine",
             "hatchery-eval",
+            "hatchery-files",
             "hatchery-recordings",
             "hatchery-registry",
             "hatchery-server",

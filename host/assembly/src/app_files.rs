@@ -8,7 +8,8 @@ use std::path::{Component, Path, PathBuf};
 use hatchery_core::{AgentKind, ItemResolver};
 use hatchery_engine::yaml::{AgentLoader, ConfigError, ROOT_FILE};
 use hatchery_engine::{App, Factories};
-use hatchery_wasm::{CatalogHandle, file_sha256, write_atomically};
+use hatchery_files::{FileAccess, write_atomically};
+use hatchery_wasm::{CatalogHandle, file_sha256};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -310,7 +311,7 @@ fn write_files(folder: &Path, texts: &Texts, known: &BTreeMap<String, String>) -
     for (path, text) in paths {
         let file = check_path(folder, path)?;
         fs::create_dir_all(file.parent().unwrap_or(folder))?;
-        write_atomically(&file, text.as_bytes())?;
+        write_atomically(&file, text.as_bytes(), FileAccess::Default)?;
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Plugin that records sessions.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -12,8 +12,7 @@ use hatchery_core::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::fs::{self, File};
-use tokio::io::AsyncWriteExt;
+use tokio::fs;
 use tokio::sync::Mutex;
 
 use crate::call_recorder::{CallRecorder, added_actions};
@@ -25,6 +24,7 @@ use crate::user_messages::RECORD_KEY;
 use crate::{Recordings, ToolOutcome, UserMessage, user_messages};
 use hatchery_engine::llm::assign_call_ids;
 use hatchery_engine::tasks::run_to_completion;
+use hatchery_files::{FileAccess, write_atomically};
 
 /// Records the requests and responses of models and tools. The file of a session is rewritten at the end of each run,
 /// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
@@ -151,7 +151,7 @@ impl ActiveRun {
         recordings.recordings.extend(self.calls.take(index));
         let yaml = recordings.to_yaml().map_err(|error| RunError::Internal(error.to_string()))?;
         let file = &self.location.file;
-        write_atomically(file, &yaml)
+        write(file.clone(), yaml)
             .await
             .map_err(|error| StoreError::backend(format!("cannot write {}", file.display()), error).into())
     }
@@ -179,36 +179,15 @@ async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError
     Ok(Some(recordings))
 }
 
-/// Writes a temporary file and renames it to `file`. Of several recorders that write it at once, the last one wins.
-async fn write_atomically(file: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).await?;
-    }
-    let (temporary, mut output) = create_temporary(file).await?;
-    let written = async {
-        output.write_all(text.as_bytes()).await?;
-        output.sync_all().await?;
-        fs::rename(&temporary, file).await
-    }
-    .await;
-    if written.is_err() {
-        // The original error is more useful than the error of the removal.
-        let _ = fs::remove_file(&temporary).await;
-    }
-    written
-}
-
-/// Creates a file beside `file`. Another host, an app of this one, or a process with the same id in another container may
-/// record into the same file, so an existing one is not used.
-async fn create_temporary(file: &Path) -> io::Result<(PathBuf, File)> {
-    let mut number = 0_u32;
-    loop {
-        let temporary = file.with_extension(format!("yaml.{}-{number}.unfinished", std::process::id()));
-        match File::create_new(&temporary).await {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            created => return created.map(|file| (temporary, file)),
+/// Replaces a recording. Of several recorders that write it at once, the last one wins.
+async fn write(file: PathBuf, text: String) -> io::Result<()> {
+    let write = move || {
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder)?;
         }
-    }
+        write_atomically(&file, text.as_bytes(), FileAccess::Default)
+    };
+    tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|written| written)
 }
 
 #[async_trait]

@@ -1,10 +1,11 @@
 //! File access: reads with a size limit, atomic writes, locks of folders.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use hatchery_files::{FileAccess, write_atomically};
 use tokio::fs;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 
 use crate::component::MAX_BYTES;
 use crate::error::RegistryError;
@@ -38,36 +39,11 @@ pub(crate) async fn read_text(path: &Path) -> Result<Option<String>, RegistryErr
 }
 
 /// Writes a file atomically: concurrent readers see the old content or the new one.
-pub(crate) async fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
-    let write = async {
-        let (temporary, mut file) = create_temporary(path).await?;
-        let result = async {
-            file.write_all(bytes).await?;
-            file.sync_all().await?;
-            fs::rename(&temporary, path).await
-        }
-        .await;
-        if result.is_err() {
-            // The original error is more useful than the error of the removal.
-            let _ = fs::remove_file(&temporary).await;
-        }
-        result
-    };
-    write.await.map_err(|source| RegistryError::Write { path: path.into(), source })
-}
-
-/// Creates a hidden file beside another one, so that a host that watches the folder does not load it. Containers that share
-/// the folder may have processes with the same id, so an existing file may belong to another process.
-async fn create_temporary(path: &Path) -> io::Result<(PathBuf, fs::File)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut number = 0_u32;
-    loop {
-        let temporary = path.with_file_name(format!(".{name}.{}.{number}", std::process::id()));
-        match fs::File::create_new(&temporary).await {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            created => return created.map(|file| (temporary, file)),
-        }
-    }
+pub(crate) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), RegistryError> {
+    let target = path.to_owned();
+    let write = move || write_atomically(&target, &bytes, FileAccess::Default);
+    let written = tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|written| written);
+    written.map_err(|source| RegistryError::Write { path: path.into(), source })
 }
 
 /// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the folder cannot be
@@ -101,7 +77,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wasm");
         for text in ["one", "two"] {
-            write(&path, text.as_bytes()).await.unwrap();
+            write(&path, text.into()).await.unwrap();
             assert_eq!(read_text(&path).await.unwrap().as_deref(), Some(text));
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -111,26 +87,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_temporary_file_of_another_process_is_not_used() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.wasm");
-        // Two processes of this id write in different containers.
-        let (other, _file) = create_temporary(&path).await.unwrap();
-        std::fs::write(&other, "half").unwrap();
-        write(&path, b"whole").await.unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole");
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "half");
-    }
-
-    #[tokio::test]
     async fn a_failed_write_names_the_file_and_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.wasm");
         std::fs::create_dir(&path).unwrap();
-        let error = write(&path, b"x").await.unwrap_err().to_string();
+        let error = write(&path, b"x".to_vec()).await.unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}: cannot be written: ", path.display())), "{error}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-        let error = write(&folder.path().join("none/x"), b"x").await.unwrap_err().to_string();
+        let error = write(&folder.path().join("none/x"), b"x".to_vec()).await.unwrap_err().to_string();
         assert!(error.contains("none/x: cannot be written"), "{error}");
     }
 

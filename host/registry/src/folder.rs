@@ -190,7 +190,7 @@ impl ComponentFolder {
             if current.is_none() && mode == PullMode::Add && pulled.file.exists() {
                 return Err(RegistryError::FileExists { path: pulled.file });
             }
-            write(&pulled.file, &files).await?;
+            write(&pulled.file, files).await?;
         }
         if !is_locked && mode != PullMode::Locked {
             lock.components.insert(pulled.name.clone(), entry);
@@ -310,14 +310,14 @@ impl ComponentFolder {
     }
 }
 
-async fn write(path: &Path, files: &ComponentFiles) -> Result<(), RegistryError> {
+async fn write(path: &Path, files: ComponentFiles) -> Result<(), RegistryError> {
     // The component is written last, and also if only its signature has changed: this makes a host that watches the
     // folder reload both.
-    match &files.signature {
-        Some(signature) => file::write(&signature_path(path), signature.as_bytes()).await?,
+    match files.signature {
+        Some(signature) => file::write(&signature_path(path), signature.into_bytes()).await?,
         None => file::remove(&signature_path(path)).await?,
     }
-    file::write(path, &files.bytes).await
+    file::write(path, files.bytes).await
 }
 
 /// Verifies the files of a folder against its lockfile, without network access. Returns the signer of each component,

@@ -92,7 +92,7 @@ impl Lockfile {
             location: None,
             message: error.to_string(),
         })?;
-        file::write(&path, format!("{HEADER}{text}").as_bytes()).await
+        file::write(&path, format!("{HEADER}{text}").into_bytes()).await
     }
 }
 

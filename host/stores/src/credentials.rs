@@ -5,7 +5,7 @@
 //! copied to another name cannot be decrypted. Several processes may share a directory if they have the same key.
 
 use std::collections::HashMap;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -14,9 +14,9 @@ use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use aws_lc_rs::error::Unspecified;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{CredentialId, CredentialService, StoreError};
+use hatchery_files::{FileAccess, write_atomically};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use uuid::Uuid;
 
 use crate::permissions;
 use crate::tasks::run_blocking;
@@ -117,7 +117,11 @@ impl CredentialService for DirectoryCredentials {
         let failed = || StoreError::backend(context("encrypt", &file), "the cipher has failed");
         let bytes = self.encrypt(id, credential).map_err(|_| failed())?;
         let root = self.root.clone();
-        blocking("write", file.clone(), move || replace(&root, &file, &bytes)).await
+        blocking("write", file.clone(), move || {
+            permissions::create_dir_all(&root)?;
+            write_atomically(&file, &bytes, FileAccess::OwnerOnly)
+        })
+        .await
     }
 
     async fn delete(&self, id: &CredentialId) -> Result<(), StoreError> {
@@ -128,21 +132,6 @@ impl CredentialService for DirectoryCredentials {
         })
         .await
     }
-}
-
-/// Replaces a file at once, so that another process reads the old credential or the new one.
-fn replace(root: &Path, file: &Path, bytes: &[u8]) -> io::Result<()> {
-    permissions::create_dir_all(root)?;
-    let new = root.join(format!("new-{}", Uuid::new_v4().simple()));
-    let written = permissions::create_file(&new).and_then(|mut created| {
-        created.write_all(bytes)?;
-        created.sync_all()
-    });
-    let moved = written.and_then(|()| std::fs::rename(&new, file));
-    if moved.is_err() {
-        let _ = std::fs::remove_file(&new);
-    }
-    moved
 }
 
 async fn blocking<T: Send + 'static>(

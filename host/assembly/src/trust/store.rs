@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use hatchery_files::{FileAccess, write_atomically};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -149,29 +150,7 @@ impl TrustStore {
         let mut content = self.read()?;
         change(&mut content.folders);
         let text = serde_json::to_string_pretty(&content).map_err(|error| failed(error.into()))?;
-        let (temporary, mut file) = self.create_temporary().map_err(failed)?;
-        let written = file
-            .write_all(text.as_bytes())
-            .and_then(|()| file.sync_all())
-            .and_then(|()| fs::rename(&temporary, &self.file));
-        if written.is_err() {
-            // The original error is more useful than the error of the removal.
-            let _ = fs::remove_file(&temporary);
-        }
-        written.map_err(failed)
-    }
-
-    /// Creates a file beside the list. Not every shared folder has locks, and containers that share it may have processes
-    /// of the same id, so an existing file belongs to another process.
-    fn create_temporary(&self) -> io::Result<(PathBuf, File)> {
-        let mut number = 0_u32;
-        loop {
-            let temporary = self.file.with_extension(format!("{}-{number}.tmp", std::process::id()));
-            match private(OpenOptions::new().create_new(true).write(true)).open(&temporary) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                created => return created.map(|file| (temporary, file)),
-            }
-        }
+        write_atomically(&self.file, text.as_bytes(), FileAccess::OwnerOnly).map_err(failed)
     }
 }
 
@@ -266,18 +245,6 @@ mod tests {
             }
         });
         assert_eq!(store.list().unwrap().len(), folders.len());
-    }
-
-    #[test]
-    fn a_temporary_file_of_another_process_is_not_used() {
-        let (folder, store) = store();
-        store.trust(folder.path(), "abc").unwrap();
-        // Two processes of this id write in different containers.
-        let (other, mut file) = store.create_temporary().unwrap();
-        file.write_all(b"half").unwrap();
-        store.trust(folder.path(), "def").unwrap();
-        assert_eq!(store.trusted_hash(folder.path()).unwrap().as_deref(), Some("def"));
-        assert_eq!(fs::read_to_string(&other).unwrap(), "half");
     }
 
     #[cfg(unix)]

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use hatchery::{CONFIG_FILE, Config};
 use hatchery_core::check_agent_name;
-use hatchery_wasm::{Inspection, inspect, write_atomically};
+use hatchery_files::{FileAccess, write_atomically};
+use hatchery_wasm::{Inspection, inspect};
 
 use crate::compiler;
 use crate::host::StorageArgs;
@@ -151,7 +152,8 @@ async fn check_and_write(built: BuiltComponent, options: &BuildOptions) -> anyho
     }
     let is_unchanged = std::fs::read(&file).is_ok_and(|before| before == built.bytes);
     // A host that watches the folder must never see a partial file.
-    write_atomically(&file, &built.bytes).with_context(|| format!("cannot write {}", file.display()))?;
+    write_atomically(&file, &built.bytes, FileAccess::Default)
+        .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(BuildResult::Built(BuiltFile { file, size: built.bytes.len() as u64, items, warnings, is_unchanged }))
 }
 

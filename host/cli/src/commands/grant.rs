@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use hatchery::CONFIG_FILE;
 use hatchery::shell::quote_path;
-use hatchery_wasm::{Settings, component_files, inspect_file, write_atomically};
+use hatchery_files::{FileAccess, write_atomically};
+use hatchery_wasm::{Settings, component_files, inspect_file};
 
 use crate::config_edit::{EditError, add_grants};
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
@@ -71,7 +72,8 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             anyhow::anyhow!("{}: its layout is unusual, so add the lines above yourself", target.display())
         }
     })?;
-    write_atomically(&target, edited.as_bytes()).with_context(|| format!("cannot write {}", target.display()))?;
+    write_atomically(&target, edited.as_bytes(), FileAccess::Default)
+        .with_context(|| format!("cannot write {}", target.display()))?;
     writeln!(stdout(), "added to {BOLD}{}{BOLD:#}", target.display())?;
     if explain_trust(&source.load()?).is_some() {
         anstream::eprintln!(

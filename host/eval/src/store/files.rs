@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use hatchery_core::sync::MutexExt;
+use hatchery_files::{FileAccess, write_atomically};
 
 /// Files by folder and name. Names are checked by the caller.
 pub(super) enum Files {
@@ -41,11 +42,7 @@ impl Files {
             Self::Disk(root) => {
                 let folder = root.join(folder);
                 create_private_folder(&folder)?;
-                let temporary = folder.join(format!(".{name}.tmp"));
-                let mut file = File::create(&temporary)?;
-                file.write_all(content)?;
-                file.sync_all()?;
-                fs::rename(&temporary, folder.join(name))
+                write_atomically(&folder.join(name), content, FileAccess::Default)
             }
         }
     }

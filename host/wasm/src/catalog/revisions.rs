@@ -5,14 +5,15 @@
 //!
 //! If the folder cannot be written, a log line says so and rollback is not possible; nothing else is affected.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use hatchery_core::Timestamp;
+use hatchery_files::{FileAccess, create_temporary, write_atomically};
 use serde::Serialize;
 
 use crate::catalog::loader::LoadPolicy;
@@ -143,7 +144,7 @@ impl Revisions {
     pub fn restore(&self, component: &str, revision: &str, file: &Path) -> io::Result<()> {
         let bytes = self.read(component, revision)?;
         copy_signature(&self.path(component, revision), file)?;
-        write_atomically(file, &bytes)
+        write_atomically(file, &bytes, FileAccess::Default)
     }
 
     /// Stores a revision that serves from now on, from `file`, and removes the oldest ones above the maximum.
@@ -177,7 +178,7 @@ impl Revisions {
         folders.create(self.directory.join(component))?;
         copy_signature(file, &path)?;
         // An existing copy may be damaged, and reading it costs as much as writing it.
-        write_atomically(&path, bytes)?;
+        write_atomically(&path, bytes, FileAccess::Default)?;
         for revision in self.list(component)?.iter().skip(self.max_per_component()) {
             let file = self.path(component, &revision.sha256);
             fs::remove_file(&file)?;
@@ -198,34 +199,6 @@ pub fn component_files(directory: &Path, component: &str, settings: &Settings) -
     files.filter(|(path, (kind, _))| *kind == FileKind::Component && is_it(path)).map(|(path, _)| path).collect()
 }
 
-/// Writes a file atomically: readers see the old content or all of the new. The temporary file has a hidden name.
-///
-/// # Errors
-/// If the file cannot be written; then nothing has changed.
-pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, mut file) =
-        create_temporary(path, |temporary| File::options().write(true).create_new(true).open(temporary))?;
-    let result = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&temporary, path));
-    result.inspect_err(|_| {
-        // There is nothing more to do if the temporary file cannot be removed.
-        let _ = fs::remove_file(&temporary);
-    })
-}
-
-/// Creates a file or folder with a hidden name beside `path`. Containers that share the folder may have processes with
-/// the same id, so an existing one may belong to another process.
-fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let mut number = 0_u32;
-    loop {
-        let temporary = path.with_file_name(format!(".{name}.{}-{number}.tmp", std::process::id()));
-        match create(&temporary) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            created => return created.map(|created| (temporary, created)),
-        }
-    }
-}
-
 /// Returns the path of the signature: `x.wasm.minisig` for `x.wasm`.
 fn signature_path(file: &Path) -> PathBuf {
     file.with_extension("wasm.minisig")
@@ -235,7 +208,7 @@ fn signature_path(file: &Path) -> PathBuf {
 fn copy_signature(file: &Path, copy: &Path) -> io::Result<()> {
     let target = signature_path(copy);
     match read_if_present(&signature_path(file))? {
-        Some(signature) => write_atomically(&target, signature.as_bytes()),
+        Some(signature) => write_atomically(&target, signature.as_bytes(), FileAccess::Default),
         None => remove_if_present(&target),
     }
 }
@@ -358,7 +331,8 @@ mod tests {
         assert_eq!(revisions.read_signature("swap", &old).unwrap(), None);
         fs::write(&signature, "of the new one").unwrap();
         revisions.store_signature("swap", &old, &file);
-        let served = File::options().write(true).open(folder.path().join("revisions/swap").join(format!("{old}.wasm")));
+        let served =
+            fs::File::options().write(true).open(folder.path().join("revisions/swap").join(format!("{old}.wasm")));
         served.unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         revisions.store("swap", &new, b"new", &file);
         assert_eq!(listed(&revisions), [new.as_str()]);
@@ -381,17 +355,13 @@ mod tests {
     }
 
     #[test]
-    fn temporary_files_and_folders_of_another_process_are_not_used() {
+    fn a_temporary_folder_of_another_process_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let revisions = Revisions::new(folder.path().to_owned(), 1);
         let hash = sha256(b"complete");
-        // Two processes of this id write the same revision in different containers.
         revisions.store("swap", &hash, b"complete", Path::new("swap.wasm"));
+        // Two processes of this id check the same revision in different containers.
         let copy = revisions.path("swap", &hash);
-        let (other_file, ()) = create_temporary(&copy, |path| fs::write(path, "half")).unwrap();
-        revisions.store("swap", &hash, b"complete", Path::new("swap.wasm"));
-        assert_eq!(fs::read_to_string(&other_file).unwrap(), "half");
-        fs::remove_file(&other_file).unwrap();
         let (other_folder, ()) = create_temporary(&copy, |path| fs::DirBuilder::new().create(path)).unwrap();
         let policy: LoadPolicy = Arc::new(|_, _| Ok(()));
         revisions.check("swap", &hash, &policy).unwrap().unwrap();

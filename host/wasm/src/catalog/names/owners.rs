@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hatchery_core::ItemKind;
+use hatchery_files::{FileAccess, write_atomically};
 use serde::{Deserialize, Serialize};
 
 use super::Components;
-use crate::catalog::revisions::write_atomically;
 
 /// The kinds of items that have unqualified names.
 const KINDS: [ItemKind; 7] = [
@@ -113,7 +113,7 @@ impl StoredNames {
     pub(crate) fn write(&self, file: &Path) {
         let written = serde_json::to_vec_pretty(self).map_err(io::Error::from).and_then(|text| {
             fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
-            write_atomically(file, &text)
+            write_atomically(file, &text, FileAccess::Default)
         });
         if let Err(error) = written {
             tracing::warn!(
