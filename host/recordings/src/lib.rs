@@ -11,6 +11,7 @@
 //! actions of tools, and errors.
 
 mod call_recorder;
+mod clean_up;
 mod compare;
 mod cursor;
 mod diff;

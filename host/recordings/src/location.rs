@@ -25,6 +25,13 @@ pub(crate) enum RecordingLocation {
     OnDemand(PathBuf, &'static str),
 }
 
+/// The folder in which a recorder writes.
+pub(crate) struct RecordingRoot {
+    pub(crate) folder: PathBuf,
+    /// True if recordings are in folders below it.
+    pub(crate) is_recursive: bool,
+}
+
 /// One message in a recording.
 #[derive(Debug, PartialEq)]
 pub(crate) struct MessageLocation {
@@ -43,6 +50,14 @@ struct Config {
 }
 
 impl RecordingLocation {
+    pub(crate) fn root(&self) -> RecordingRoot {
+        let (folder, is_recursive) = match self {
+            Self::SingleSession(folder, _) | Self::Folder(folder) => (folder, false),
+            Self::FolderPerSession(root) | Self::OnDemand(root, _) => (root, true),
+        };
+        RecordingRoot { folder: folder.clone(), is_recursive }
+    }
+
     /// Returns the message that the run of `cx` answers, or `None` if its session has no recording.
     pub(crate) fn message(&self, cx: &CallContext) -> Result<Option<MessageLocation>, RunError> {
         let session = &cx.invocation.session_key;

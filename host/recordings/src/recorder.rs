@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use tokio::fs;
 use tokio::sync::Mutex;
 
 use crate::call_recorder::{CallRecorder, added_actions};
+use crate::clean_up::remove_unfinished;
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
 use crate::live::RecordedConnection;
 use crate::location::{MessageLocation, RecordingLocation};
@@ -28,8 +30,13 @@ use hatchery_files::{FileAccess, write_atomically};
 
 /// Records the requests and responses of models and tools. The file of a session is rewritten at the end of each run,
 /// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
+///
+/// A process that is killed while it writes leaves the previous file, and a hidden one whose name ends with
+/// `.unfinished`. At the end of its first run, a recorder removes those that are older than a day from its folder, and from
+/// the folders below it if it writes there.
 pub struct Recorder {
     location: RecordingLocation,
+    has_cleaned_up: AtomicBool,
     runs: RunMap<ActiveRun>,
     /// Held while a file is read and written, because runs of several sessions may write to the same file.
     write_lock: Arc<Mutex<()>>,
@@ -102,7 +109,7 @@ impl Recorder {
     }
 
     fn new(location: RecordingLocation) -> Self {
-        Self { location, runs: RunMap::default(), write_lock: Arc::default() }
+        Self { location, has_cleaned_up: AtomicBool::new(false), runs: RunMap::default(), write_lock: Arc::default() }
     }
 
     /// Ends the recording of a run. The returned future writes the file and does not borrow from `self` or `cx`.
@@ -124,10 +131,15 @@ impl Recorder {
             }
             (run, Conversation { earlier_messages, answered_messages })
         });
-        let write_lock = self.write_lock.clone();
+        let is_first = finished_run.is_some() && !self.has_cleaned_up.swap(true, Ordering::Relaxed);
+        let (root, write_lock) = (is_first.then(|| self.location.root()), self.write_lock.clone());
         async move {
             let Some((run, conversation)) = finished_run else { return Ok(()) };
             let _guard = write_lock.lock().await;
+            if let Some(root) = root {
+                // Files that are left do no harm to the recording.
+                let _ = tokio::task::spawn_blocking(move || remove_unfinished(root)).await;
+            }
             run.write(conversation).await
         }
     }

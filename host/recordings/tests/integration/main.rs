@@ -8,3 +8,4 @@ mod mismatches;
 mod recording;
 mod replay;
 mod support;
+mod unfinished;
