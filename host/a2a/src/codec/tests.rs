@@ -218,6 +218,21 @@ fn each_version_has_its_own_form() {
 }
 
 #[test]
+fn data_of_a_peer_keeps_its_keys() {
+    for (data, metadata, expected) in [
+        (json!({"value": 7, "unit": "km"}), json!({}), json!({"value": 7, "unit": "km"})),
+        (json!({"value": 7}), json!({}), json!({"value": 7})),
+        (json!({"value": 7, "unit": "km"}), json!({"data_part_compat": true}), json!({"value": 7, "unit": "km"})),
+        (json!({"value": 7}), json!({"data_part_compat": true}), json!(7)),
+    ] {
+        let part = json!({"kind": "data", "data": data, "metadata": metadata});
+        let message = json!({"kind": "message", "messageId": "m", "role": "agent", "parts": [part]});
+        let Update::Message(message) = Version::V0_3.decode_update(message).unwrap() else { panic!("not a message") };
+        assert_eq!(message.parts[0].content, PartContent::Data(expected), "{part}");
+    }
+}
+
+#[test]
 fn versions_count_by_their_first_two_numbers() {
     for (name, version) in
         [("0.3", Some(Version::V0_3)), ("0.3.1", Some(Version::V0_3)), ("1.0.1", Some(Version::V1_0))]

@@ -12,6 +12,9 @@ use crate::model::{
 /// The metadata key of data that is not an object, which is wrapped in one.
 const WRAPPED: &str = "data_part_compat";
 
+/// The key of wrapped data in its object.
+const WRAPPED_VALUE: &str = "value";
+
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireMessage {
@@ -186,7 +189,7 @@ impl From<Part> for WirePart {
             PartContent::Data(Value::Object(data)) => Self::Data { data, metadata },
             PartContent::Data(other) => {
                 metadata.insert(WRAPPED.into(), true.into());
-                Self::Data { data: JsonMap::from_iter([("value".into(), other)]), metadata }
+                Self::Data { data: JsonMap::from_iter([(WRAPPED_VALUE.into(), other)]), metadata }
             }
         }
     }
@@ -210,13 +213,11 @@ impl TryFrom<WirePart> for Part {
             }
             WirePart::Data { mut data, mut metadata } => {
                 let is_wrapped = metadata.get(WRAPPED) == Some(&Value::Bool(true)) && data.len() == 1;
-                let content = match data.remove("value").filter(|_| is_wrapped) {
-                    Some(value) => {
-                        metadata.remove(WRAPPED);
-                        PartContent::Data(value)
-                    }
-                    None => PartContent::Data(Value::Object(data)),
-                };
+                let wrapped = if is_wrapped { data.remove(WRAPPED_VALUE) } else { None };
+                if wrapped.is_some() {
+                    metadata.remove(WRAPPED);
+                }
+                let content = PartContent::Data(wrapped.unwrap_or(Value::Object(data)));
                 Self { metadata, ..Self::new(content) }
             }
         })
