@@ -69,7 +69,7 @@ fn is_accepted(media_type: &str, input_modes: &[String]) -> bool {
 }
 
 /// Returns the message for the agents. A text answers the call that a task waits for, if there is exactly one that is
-/// no request for a decision.
+/// no request for a decision; files stay beside the answer.
 ///
 /// # Errors
 /// If the task waits for other calls than the message answers.
@@ -93,7 +93,9 @@ pub(super) fn content(message: Message, open: &[OpenCall]) -> Result<Content, A2
         }
     }
     if !open.is_empty() && !has_answers {
-        parts = vec![answer(open, &parts)?];
+        let answer = answer(open, &parts)?;
+        parts.retain(|part| part.as_text().is_none());
+        parts.insert(0, answer);
         parts::mark_as_text(&mut parts);
     }
     parts::set_message_id(&mut parts, &id);
@@ -147,8 +149,14 @@ pub(super) fn state(request: &SendRequest) -> JsonMap {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use hatchery_core::{Event, EventData, FunctionCall};
+
     use super::*;
     use crate::model::{Part, PartContent};
+    use crate::server::events;
 
     fn check(request: &SendRequest) -> Result<(), A2aError> {
         super::check(request, &INPUT_MODES.map(Into::into))
@@ -206,6 +214,25 @@ mod tests {
         check_type("text/csv", &["application/zip"]).unwrap();
         let error = check_type("image/png", &["text/plain", "application/zip"]).unwrap_err();
         assert_eq!(error.message, "`image/png` is not one of text/plain, application/zip");
+    }
+
+    #[test]
+    fn the_files_of_a_message_stay_beside_the_text_that_answers_a_call() {
+        let call = FunctionCall { id: Some("c".into()), name: "ask".into(), ..FunctionCall::default() };
+        let asked = Event::new(EventData {
+            author: "agent".into(),
+            content: Some(Arc::new(Content::new("model", vec![PartData::FunctionCall(call).into()]))),
+            long_running_tool_ids: vec!["c".into()],
+            ..EventData::default()
+        });
+        let file =
+            Part { media_type: Some("image/png".into()), ..Part::new(PartContent::Raw(Bytes::from_static(b"image"))) };
+        let parts = vec![Part::text("here"), file, Part::text("it is")];
+        let message = Message { id: "m".into(), parts, ..Message::default() };
+        let received = content(message, &events::open_calls(&[asked])).unwrap();
+        let [answer, image] = received.parts.as_slice() else { panic!("{received:?}") };
+        assert_eq!(parts::text_answer(answer), Some("here\nit is"));
+        assert!(matches!(&image.data, PartData::InlineData(blob) if blob.data == "image"), "{image:?}");
     }
 
     #[test]
