@@ -75,7 +75,11 @@ impl ErraticServer {
             Some("notifications/cancelled") => self.cancelled += 1,
             Some(_) => {}
             None => {
-                if let Some(call) = self.asking.take() {
+                let Some(call) = self.asking.take() else { return };
+                if self.mode == "ungrateful" {
+                    let error = json!({"code": -32000, "message": "the seat is taken"});
+                    send(&json!({"jsonrpc": "2.0", "id": call, "error": error}));
+                } else {
                     text(&call, message.to_string());
                 }
             }

@@ -234,9 +234,7 @@ impl Elicitation {
         let questions = self.questions.lock_unpoisoned();
         let Some(key) = state_key(cx) else { return Ok(None) };
         let Some(question) = &questions.open else {
-            if cx.state(&key).is_some_and(|stored| !stored.is_null()) {
-                cx.set_state(key, Value::Null);
-            }
+            forget(cx);
             return Ok(None);
         };
         let payload = json!({"server": server, "requestedSchema": question.schema});
@@ -244,6 +242,15 @@ impl Elicitation {
             .map_err(|error| ToolError::Recoverable(error.client_message()))?;
         cx.set_state(key, questions.to_state(cx));
         Ok(Some(json!({"status": format!("waiting for a person to answer: {}", question.message)})))
+    }
+}
+
+/// Removes the questions and answers of a call that has ended from the state of its session.
+pub(super) fn forget(cx: &CallContext) {
+    if let Some(key) = state_key(cx)
+        && cx.state(&key).is_some_and(|stored| !stored.is_null())
+    {
+        cx.set_state(key, Value::Null);
     }
 }
 

@@ -14,9 +14,9 @@ use rmcp::service::ServiceError;
 use serde_json::Value;
 
 use super::connection::Connection;
-use super::content;
 use super::input::CallInput;
 use super::session_servers::ServerInUse;
+use super::{content, elicitation};
 
 /// Maximum number of input requests of one call.
 const MAX_ROUNDS: usize = 8;
@@ -53,6 +53,14 @@ impl Tool for McpTool {
     }
 
     async fn call(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
+        // A call that has failed is not made again with its answers.
+        self.call_with_input(args, cx).await.inspect_err(|_| elicitation::forget(cx))
+    }
+}
+
+impl McpTool {
+    /// Calls the tool. Returns the status of the call if a person must answer first.
+    async fn call_with_input(&self, args: JsonMap, cx: &CallContext) -> Result<Value, ToolError> {
         let connection = self.server.connection().await.map_err(|error| self.unavailable(&error.for_callers()))?;
         let input = Arc::new(CallInput::resume(&self.server.name, &self.server.config, cx).await?);
         let result = self.request_with_input(&connection, args, &input, cx).await?;
@@ -72,9 +80,7 @@ impl Tool for McpTool {
         }
         content::respond(converted, &self.server.name, &self.artifact_name, cx).await
     }
-}
 
-impl McpTool {
     fn unavailable(&self, reason: &str) -> ToolError {
         let Self { server, name, .. } = self;
         ToolError::Recoverable(format!(

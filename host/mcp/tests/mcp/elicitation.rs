@@ -98,6 +98,21 @@ async fn an_answer_that_does_not_match_the_form_is_not_sent() {
     let events = app.harness.send(decision(&id, json!({"confirmed": true, "payload": {"seat": 7}}))).await;
     let error = response(&events)["error"].to_string();
     assert!(error.contains("the person's answer does not match the form"), "{error}");
+    let state = app.harness.state().await;
+    assert!(!state.to_string().contains("seat"), "{state}");
+}
+
+#[tokio::test]
+async fn a_call_that_fails_after_its_answer_leaves_nothing_in_the_state() {
+    let mut config = erratic(&["ungrateful"]);
+    config.elicitation = true;
+    let app = CallingApp::with_replies(toolset(config), replies()).await;
+    let (id, _) = request(&app.harness.run("go").await).unwrap();
+    let events = app.harness.send(decision(&id, json!({"confirmed": true, "payload": {"seat": "7A"}}))).await;
+    let error = response(&events)["error"].to_string();
+    assert!(error.contains("refused the call of `ask`: the seat is taken"), "{error}");
+    let state = app.harness.state().await;
+    assert!(!state.to_string().contains("seat"), "{state}");
 }
 
 /// A callback that tries to forge the answer of a person.
