@@ -112,6 +112,7 @@ impl ErraticServer {
             "shrink",
             "fail",
             "ask",
+            "complain",
         ];
         let mut tools: Vec<_> = names.into_iter().map(tool).collect();
         let mut lying = tool("lie");
@@ -183,6 +184,14 @@ impl ErraticServer {
             "ask" => {
                 self.asking = Some(id.clone());
                 send(&json!({"jsonrpc": "2.0", "id": "ask-1", "method": args["method"], "params": args["params"]}));
+            }
+            "complain" => {
+                let mut errors = std::io::stderr().lock();
+                let odd = [&[b'x'; 10_000][..], b"\xff"];
+                for line in odd.into_iter().chain(std::iter::repeat_n(&b"short"[..], 20_000)) {
+                    errors.write_all(&[line, b"\n"].concat()).unwrap();
+                }
+                text(id, "complained");
             }
             name if self.mode == "odd-tools" => answer(
                 id,

@@ -12,7 +12,7 @@ use hatchery_core::sync::MutexExt;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
-use tokio_util::codec::{FramedRead, LinesCodec};
+use tokio_util::codec::{FramedRead, LinesCodec, LinesCodecError};
 
 use super::McpError;
 use super::connection::ConnectionState;
@@ -78,15 +78,21 @@ pub(super) fn start(
     Ok(StartedProcess { process: Process { child, group, stderr, last_line }, stdin, stdout })
 }
 
+/// Logs standard error until its end: a process whose pipe is closed earlier may die of it.
 async fn log_lines(server: Arc<str>, stderr: ChildStderr, last_line: Arc<Mutex<String>>) {
     let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(MAX_LOG_LINE));
-    while let Some(line) = lines.next().await {
-        // A line that is too long is skipped, and an error of the pipe is followed by its end.
-        if let Ok(line) = line {
-            tracing::debug!(server = &*server, "{line}");
-            if !line.trim().is_empty() {
-                *last_line.lock_unpoisoned() = line;
+    loop {
+        match lines.next().await {
+            Some(Ok(line)) => {
+                tracing::debug!(server = &*server, "{line}");
+                if !line.trim().is_empty() {
+                    *last_line.lock_unpoisoned() = line;
+                }
             }
+            Some(Err(LinesCodecError::Io(error))) if error.kind() != io::ErrorKind::InvalidData => return,
+            // A line that is too long or not UTF-8 is skipped. The reader returns `None` once after it.
+            Some(Err(_)) => drop(lines.next().await),
+            None => return,
         }
     }
 }
@@ -100,7 +106,7 @@ impl Process {
         }
     }
 
-    /// As [`Process::printed`], after the process has ended by itself. Does not wait for one that runs on.
+    /// As [`Process::recent_output`], after the process has ended by itself. Does not wait for one that runs on.
     pub(super) async fn last_output(&mut self) -> String {
         if let Some(stderr) = &mut self.stderr
             && tokio::time::timeout(Duration::from_millis(200), stderr).await.is_ok()

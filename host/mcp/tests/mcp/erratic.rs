@@ -171,6 +171,13 @@ async fn a_server_that_cannot_start_is_reported_with_what_it_prints() {
 }
 
 #[tokio::test]
+async fn a_server_may_print_more_errors_than_are_logged() {
+    // More than a pipe holds, after a line that is too long and one that is not UTF-8.
+    let response = call(toolset(erratic(&[])), "complain", json!({})).await;
+    assert_eq!(response["text_output"][0]["text"], "complained");
+}
+
+#[tokio::test]
 async fn a_server_that_is_down_comes_back_by_itself() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ready");
