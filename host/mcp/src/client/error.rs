@@ -47,7 +47,7 @@ pub enum McpError {
     #[error("the host is not authorized: {0}")]
     Authorization(String),
     /// The connection was not ready in time.
-    #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs())]
+    #[error("it did not complete the handshake within {} s; raise `connect_timeout` if it needs longer", .0.as_secs_f64())]
     ConnectTimeout(Duration),
     /// The connection ended. The text has the last output of the process.
     #[error("it closed the connection{0}")]

@@ -81,7 +81,7 @@ where
         let mut params = PaginatedRequestParams::default();
         params.cursor = cursor;
         let page = tokio::time::timeout(timeout, fetch(Some(params))).await;
-        let page = page.map_err(|_| format!("no answer within {} s", timeout.as_secs()))?;
+        let page = page.map_err(|_| format!("no answer within {} s", timeout.as_secs_f64()))?;
         let (page, next) = page.map_err(|error| {
             connection.refusal(&error);
             describe(&error)

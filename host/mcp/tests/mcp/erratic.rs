@@ -156,7 +156,7 @@ async fn a_server_that_does_not_answer_the_handshake_is_reported() {
     let mut config = erratic(&["silent"]);
     config.limits.connect_timeout = Duration::from_millis(200);
     let error = CallingApp::error(toolset(config)).await.to_string();
-    assert!(error.contains("it did not complete the handshake within 0 s; raise `connect_timeout`"), "{error}");
+    assert!(error.contains("it did not complete the handshake within 0.2 s; raise `connect_timeout`"), "{error}");
 }
 
 #[tokio::test]
