@@ -13,7 +13,7 @@ use super::passages::{Lines, passages};
 use super::vectors::{list_unembedded, nearest_passages, store_vectors};
 use crate::memory::similarity::{SimilaritySearch, fuse};
 use crate::memory::tokenizer::{query_words, text_words};
-use crate::sqlite::{Database, Durability, Owner, Schema};
+use crate::sqlite::{Database, Durability, Owner, Schema, read_transaction};
 
 const LIST_FILES: &str = "SELECT path, modified, size, version FROM files WHERE scope = ?1";
 
@@ -128,7 +128,8 @@ impl PassageIndex {
         }
         let words = words.join(" OR ");
         let database = self.database().await?;
-        let found = database.read(move |connection| {
+        // Another search may replace passages meanwhile.
+        let search = move |connection: &Connection| {
             let by_words =
                 if words.is_empty() { Vec::new() } else { find_passages(connection, scopes, &words, limit)? };
             let by_similarity = match &similar {
@@ -136,7 +137,8 @@ impl PassageIndex {
                 None => Vec::new(),
             };
             load_passages(connection, fuse(&by_words, &by_similarity).into_iter().take(limit))
-        });
+        };
+        let found = database.read(move |connection| read_transaction(connection, search));
         found.await.map_err(database.error("search"))
     }
 

@@ -153,6 +153,29 @@ async fn a_session_with_too_many_artifacts_is_named() {
 }
 
 #[tokio::test]
+async fn a_search_succeeds_while_another_session_replaces_what_it_finds() {
+    let (artifacts, index) = (MemoryArtifacts::new(), index());
+    let (reader, writer) = (session("ann", "s1"), session("ann", "s2"));
+    // Of two artifacts, the passage that is replaced is never the newest one, whose number would be used again.
+    let names = ["user:a", "user:b"];
+    for name in names {
+        save(&artifacts, &writer, name, "apples").await;
+    }
+    let replace = async {
+        for name in names.iter().cycle().take(300) {
+            save(&artifacts, &writer, name, "apples").await;
+            index.update(&artifacts, &writer).await.unwrap();
+        }
+    };
+    let search = async {
+        for _ in 0..300 {
+            index.search(&artifacts, &reader, "apples", 10).await.unwrap();
+        }
+    };
+    tokio::join!(replace, search);
+}
+
+#[tokio::test]
 async fn an_artifact_that_was_saved_anew_is_read_again_although_its_version_is_the_same() {
     let (artifacts, index, s1) = (MemoryArtifacts::new(), index(), session("ann", "s1"));
     save(&artifacts, &s1, "a", "apples").await;
