@@ -140,6 +140,9 @@ impl MemoryService for KeywordMemory {
         let mut users = self.users.write_unpoisoned();
         if let Some(sessions) = users.get_mut(&owner) {
             sessions.remove(&session.id);
+            if sessions.is_empty() {
+                users.remove(&owner);
+            }
         }
         Ok(())
     }
@@ -204,5 +207,22 @@ impl MemoryService for KeywordMemory {
         }
         let found = found.into_iter().take(MAX_RESULTS).filter_map(|place| all.get(place));
         Ok(found.map(|indexed| indexed.entry()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_core::EventData;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_user_without_sessions_takes_no_memory() {
+        let (memory, session) = (KeywordMemory::new(), SessionKey::new("app", "ann", "s1"));
+        let content = Some(Arc::new(Content::user("apples")));
+        let event = Event::new(EventData { content, ..EventData::default() });
+        memory.add_events(&session, &[event]).await.unwrap();
+        memory.delete_session(&session).await.unwrap();
+        assert!(memory.users.read_unpoisoned().is_empty());
     }
 }
