@@ -54,6 +54,7 @@ pub enum StoreError {
         /// The rule that it breaks.
         reason: &'static str,
     },
+    /// The service cannot do what is asked, and will not be able to.
     #[error("{0}")]
     InvalidRequest(String),
     /// A quota is exhausted.

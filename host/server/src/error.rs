@@ -200,8 +200,7 @@ fn status(error: &RunError) -> StatusCode {
         RunError::Store(error) => match error {
             StoreError::SessionExists(_) | StoreError::Fenced(_) | StoreError::EventExists(_) => StatusCode::CONFLICT,
             StoreError::SessionNotFound(_) => StatusCode::NOT_FOUND,
-            StoreError::InvalidName { .. } => StatusCode::BAD_REQUEST,
-            StoreError::InvalidRequest(_) => StatusCode::FORBIDDEN,
+            StoreError::InvalidName { .. } | StoreError::InvalidRequest(_) => StatusCode::BAD_REQUEST,
             StoreError::QuotaExceeded { is_request: true, .. } => StatusCode::PAYLOAD_TOO_LARGE,
             StoreError::QuotaExceeded { is_request: false, .. } => StatusCode::TOO_MANY_REQUESTS,
             StoreError::Busy { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -281,7 +280,7 @@ mod tests {
             (StoreError::Fenced(key()).into(), 409, "TURN_TAKEN_OVER"),
             (StoreError::EventExists("e1".into()).into(), 409, "EVENT_EXISTS"),
             (StoreError::InvalidName { name: "..".into(), reason: "no" }.into(), 400, "INVALID_NAME"),
-            (StoreError::InvalidRequest("no".into()).into(), 403, "REFUSED"),
+            (StoreError::InvalidRequest("no".into()).into(), 400, "REFUSED"),
             (StoreError::backend("table", "no").into(), 500, "STORE_FAILED"),
             (StoreError::Full { context: "table".into(), source: "no".into() }.into(), 507, "STORE_FULL"),
             (quota(true).into(), 413, "QUOTA_EXCEEDED"),

@@ -67,7 +67,7 @@ async fn an_event_that_a_session_does_not_have_is_an_error() {
             (json!({"eventId": "none"}), "the session has no event `none`: name one of its events"),
             (json!({"revision": 99}), too_late.as_str()),
         ] {
-            let error = problem(host.post(&format!("{SESSION}/{route}"), &body).await, 403, "REFUSED").await;
+            let error = problem(host.post(&format!("{SESSION}/{route}"), &body).await, 400, "REFUSED").await;
             assert!(error["detail"].as_str().unwrap().starts_with(start), "{error}");
         }
         let both = json!({"eventId": "x", "revision": 1});
