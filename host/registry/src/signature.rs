@@ -55,7 +55,9 @@ impl TryFrom<String> for KeyId {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let id = (text.len() == 16).then(|| u64::from_str_radix(&text, 16).ok()).flatten();
+        // The parser of numbers would accept a sign.
+        let is_id = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let id = is_id.then(|| u64::from_str_radix(&text, 16).ok()).flatten();
         id.map(Self).ok_or_else(|| format!("`{text}` is not a key id; a key id has 16 hexadecimal digits"))
     }
 }

@@ -184,7 +184,10 @@ async fn requiring_a_signature_by_an_untrusted_key_is_an_error() {
 fn key_ids_and_policies_are_parsed() {
     let id = KeyId::try_from("00E7620F1842B4E8".to_owned()).unwrap();
     assert_eq!(id.to_string(), "00E7620F1842B4E8");
-    assert!(KeyId::try_from("E7".to_owned()).unwrap_err().contains("`E7` is not a key id"));
+    for text in ["E7", "+0E7620F1842B4E8"] {
+        let error = KeyId::try_from(text.to_owned()).unwrap_err();
+        assert!(error.contains(&format!("`{text}` is not a key id")), "{error}");
+    }
     assert_eq!("require".parse(), Ok(SignaturePolicy::Require));
     assert!("on".parse::<SignaturePolicy>().unwrap_err().contains("`on` is not `off`, `warn` or `require`"));
 }

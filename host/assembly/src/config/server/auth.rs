@@ -245,8 +245,9 @@ impl OidcConfig {
         if self.issuer.is_empty() {
             return Err("`issuer` is missing: the claim `iss` of its tokens".into());
         }
-        if self.audience.iter().all(String::is_empty) {
-            return Err("`audience` is missing: without it, tokens for any other service would be accepted".into());
+        if self.audience.is_empty() || self.audience.iter().any(String::is_empty) {
+            let message = "`audience` is missing, or has an empty entry: without it, tokens for any other service would be accepted";
+            return Err(message.into());
         }
         if !is_confidential(&self.jwks_url) {
             return Err(
@@ -288,7 +289,8 @@ fn is_confidential(url: &str) -> bool {
 }
 
 fn parse_sha256(text: &str) -> Option<[u8; 32]> {
-    if text.len() != 64 || !text.is_ascii() {
+    // The parser of numbers would accept signs.
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     let mut bytes = [0; 32];

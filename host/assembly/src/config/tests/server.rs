@@ -131,6 +131,7 @@ fn authentication_that_cannot_be_meant_is_an_error() {
         ("from: K, file: k", one_source),
         ("sha256: abc", hash),
         (&*format!("sha256: {}", "g".repeat(64)), hash),
+        (&*format!("sha256: '{}'", "+f".repeat(32)), hash),
         ("from: K, apps: []", "`apps` is empty, so the key could use nothing; name apps, or leave it out"),
         ("from: K, user: ''", "`user` is not the id of a user: it has 1 to 256 bytes and no control characters"),
         ("from: K, role: operate, user: u", operator),
@@ -145,12 +146,12 @@ fn authentication_that_cannot_be_meant_is_an_error() {
     assert!(key("name: a, from: K, role: admin").contains("unknown variant `admin`, expected `use` or `operate`"));
     assert!(key("name: a, key: secret").contains("unknown field `key`"));
     let complete = "issuer: i, audience: a, jwks_url: 'https://id.example/keys'";
+    let audience =
+        "`audience` is missing, or has an empty entry: without it, tokens for any other service would be accepted";
     for (rest, problem) in [
         ("audience: a, jwks_url: 'https://k'", "`issuer` is missing: the claim `iss` of its tokens"),
-        (
-            "issuer: i, jwks_url: 'https://k'",
-            "`audience` is missing: without it, tokens for any other service would be accepted",
-        ),
+        ("issuer: i, jwks_url: 'https://k'", audience),
+        ("issuer: i, audience: [a, ''], jwks_url: 'https://k'", audience),
         (
             "issuer: i, audience: a, jwks_url: 'http://localhost.evil.example/keys'",
             "`jwks_url` must be an https:// URL without a user name, or an http:// one of this machine",
