@@ -142,7 +142,11 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, ApiError> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(Self(params)),
-            Err(rejection) => Err(ApiError::invalid(format!("invalid query: {}", rejection.body_text()))),
+            Err(rejection) => {
+                let text = rejection.body_text();
+                let problem = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                Err(ApiError::invalid(format!("invalid query: {problem}")))
+            }
         }
     }
 }

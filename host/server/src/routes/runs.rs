@@ -100,6 +100,7 @@ struct ListQuery {
     /// Maximum number of runs, from 1 to 1000. Default: 50.
     limit: Option<usize>,
     /// `nextPageToken` of the previous page.
+    #[serde(alias = "page_token")]
     page_token: Option<u64>,
 }
 

@@ -43,8 +43,8 @@ struct CreateBody {
     /// The initial state.
     #[schema(value_type = Option<Object>)]
     state: Option<JsonMap>,
-    #[serde(alias = "session_id")]
     /// The id of the session. Default: a new UUID.
+    #[serde(alias = "session_id")]
     session_id: Option<String>,
     /// Events to import.
     #[schema(value_type = Option<Vec<schemas::Event>>)]
@@ -165,11 +165,11 @@ async fn list(
 #[into_params(parameter_in = Query)]
 #[serde(rename_all = "camelCase")]
 struct ReadQuery {
-    #[serde(alias = "num_recent_events")]
     /// Maximum number of events; the newest are returned.
+    #[serde(alias = "num_recent_events")]
     num_recent_events: Option<usize>,
-    #[serde(alias = "after_timestamp")]
     /// Seconds since 1970; older events are left out.
+    #[serde(alias = "after_timestamp")]
     #[param(value_type = Option<f64>)]
     after_timestamp: Option<Timestamp>,
     /// Number of events to skip, oldest first; 0 for the first page.

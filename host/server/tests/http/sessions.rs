@@ -152,6 +152,8 @@ async fn sessions_are_listed_in_pages_that_link_to_the_next_one() {
         let body = problem(host.get(&format!("{SESSIONS}?{query}")).await, 400, "BAD_INPUT").await;
         assert_eq!(body["detail"], detail);
     }
+    let body = problem(host.get(&format!("{SESSIONS}?limit=x")).await, 422, "INVALID_REQUEST").await;
+    assert_eq!(body["detail"], "invalid query: limit: invalid digit found in string");
 }
 
 #[tokio::test]

@@ -94,8 +94,10 @@ async fn the_runs_of_a_session_are_listed_in_pages() {
     };
     let first = host.get_json(&format!("{path}?limit=2")).await;
     assert_eq!(ids(&first), [("r3".into(), json!("done")), ("r2".into(), json!("done"))]);
-    let rest = host.get_json(&format!("{path}?limit=2&pageToken={}", first["nextPageToken"])).await;
-    assert_eq!((ids(&rest), rest.get("nextPageToken")), (vec![("r1".into(), json!("done"))], None));
+    for key in ["pageToken", "page_token"] {
+        let rest = host.get_json(&format!("{path}?limit=2&{key}={}", first["nextPageToken"])).await;
+        assert_eq!((ids(&rest), rest.get("nextPageToken")), (vec![("r1".into(), json!("done"))], None));
+    }
     for limit in ["0", "1001"] {
         let error = problem(host.get(&format!("{path}?limit={limit}")).await, 400, "BAD_INPUT").await;
         assert_eq!(error["detail"], "`limit` is a number from 1 to 1000");
