@@ -16,7 +16,8 @@ type EncodedBody = (HeaderValue, Bytes);
 /// Maximum number of files of one body.
 const MAX_FILES: usize = 100;
 
-/// Encodes the body of a call, which has at most `limit` bytes. `None` if it has none of the arguments.
+/// Encodes the body of a call, which has at most `limit` bytes. `None` if none of its arguments is there, and it is
+/// optional.
 ///
 /// # Errors
 /// The reason for the model.
@@ -28,10 +29,10 @@ pub(super) async fn encode(
 ) -> Result<Option<EncodedBody>, String> {
     let value = match &body.arguments {
         BodyArguments::Whole(name) => args.shift_remove(name),
-        BodyArguments::Properties { names, constants } => {
+        BodyArguments::Properties { names, constants, is_required } => {
             args.retain(|name, _| names.contains(name));
-            let is_empty = args.is_empty() && constants.is_empty();
-            (!is_empty).then(|| Value::Object(constants.clone().into_iter().chain(args).collect()))
+            let is_sent = *is_required || !args.is_empty() || !constants.is_empty();
+            is_sent.then(|| Value::Object(constants.clone().into_iter().chain(args).collect()))
         }
     };
     let Some(value) = value else { return Ok(None) };

@@ -92,6 +92,23 @@ async fn the_properties_of_a_json_body_are_arguments() {
 }
 
 #[tokio::test]
+async fn a_required_body_is_sent_without_properties_and_an_optional_one_is_not() {
+    let server = Server::echo().await;
+    let body = |is_required: bool| {
+        let schema = json!({"type": "object", "properties": {"after": {"type": "string"}}});
+        json!({"required": is_required, "content": {"application/json": {"schema": schema}}})
+    };
+    let api = server.api(&document(json!({
+        "/search": {"post": {"operationId": "search", "requestBody": body(true)}},
+        "/refresh": {"post": {"operationId": "refresh", "requestBody": body(false)}},
+    })));
+    let search = api.call("search", json!({})).await;
+    assert_eq!((&search["body"], &search["headers"]["content-type"]), (&json!("{}"), &json!("application/json")));
+    let refresh = api.call("refresh", json!({})).await;
+    assert_eq!((&refresh["body"], refresh["headers"].get("content-type")), (&json!(""), None));
+}
+
+#[tokio::test]
 async fn a_body_that_is_no_plain_object_is_one_argument() {
     let server = Server::echo().await;
     let json_body = |schema: Value| json!({"required": true, "content": {"application/json": {"schema": schema}}});

@@ -44,6 +44,8 @@ pub(crate) enum BodyArguments {
         names: Vec<String>,
         /// Properties with one possible value, which are no arguments.
         constants: JsonMap,
+        /// True if the body is sent also without any property.
+        is_required: bool,
     },
 }
 
@@ -206,7 +208,7 @@ fn properties<'d>(
         let converted = if is_list { json!({"type": "array", "items": converted}) } else { converted };
         names.push(arguments.add(name, converted, is_required && required.contains(name.as_str()))?);
     }
-    Ok(Some(BodyArguments::Properties { names, constants }))
+    Ok(Some(BodyArguments::Properties { names, constants, is_required }))
 }
 
 /// Returns the schema of the name of an artifact.
