@@ -83,7 +83,8 @@ pub(super) fn message(event: &Event, task: &TaskId) -> Option<Message> {
     Some(Message { parts: artifact.parts, task_id: None, ..agent_message(event, task) })
 }
 
-/// Returns the thoughts, calls, results and code of an agent's event as a message about its work. `None` if it has none.
+/// Returns the thoughts, calls, results and code of an agent's event as a message about its work.
+/// `None` if it has none.
 pub(super) fn status_message(event: &Event, task: &TaskId) -> Option<Message> {
     let parts = convert(event, |part| !is_result(part));
     let is_status = event.author != USER_AUTHOR && !event.partial && !parts.is_empty();
