@@ -11,7 +11,7 @@ type Factory<T> = Arc<dyn Fn(JsonMap) -> Result<T, String> + Send + Sync>;
 /// Factories of one kind by name, in order of registration.
 pub struct Factories<T> {
     entries: Vec<(String, Factory<T>)>,
-    /// Other spellings of a name: the alias, then the name.
+    /// Other spellings of a name: the alias, then the name. Of two equal aliases, the last one counts.
     aliases: Vec<(String, String)>,
 }
 
@@ -25,7 +25,7 @@ impl<T> Factories<T> {
         self.insert(name.into(), Arc::new(factory));
     }
 
-    /// Registers all factories and aliases of `others`. They replace earlier factories of the same name.
+    /// Registers all factories and aliases of `others`. They replace earlier ones of the same name.
     pub fn extend(&mut self, others: Self) {
         for (name, factory) in others.entries {
             self.insert(name, factory);
@@ -40,7 +40,8 @@ impl<T> Factories<T> {
         }
     }
 
-    /// Registers another spelling of a name. [`Factories::names`] does not list it.
+    /// Registers another spelling of a name. It replaces an earlier alias, and a factory of its name takes precedence
+    /// over it. [`Factories::names`] does not list it.
     pub fn register_alias(&mut self, alias: impl Into<String>, name: impl Into<String>) {
         self.aliases.push((alias.into(), name.into()));
     }
@@ -61,7 +62,13 @@ impl<T> Factories<T> {
     }
 
     fn find(&self, name: &str) -> Option<&Factory<T>> {
-        let name = self.aliases.iter().find(|(alias, _)| alias == name).map_or(name, |(_, name)| name);
+        self.find_registered(name).or_else(|| {
+            let (_, name) = self.aliases.iter().rfind(|(alias, _)| alias == name)?;
+            self.find_registered(name)
+        })
+    }
+
+    fn find_registered(&self, name: &str) -> Option<&Factory<T>> {
         self.entries.iter().find(|(registered, _)| registered == name).map(|(_, factory)| factory)
     }
 

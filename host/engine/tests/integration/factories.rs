@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::{ItemResolver, JsonMap, Plugin, ResolveError, Toolset};
 use hatchery_engine::build::CallbackPlugin;
 use hatchery_engine::toolsets::StaticToolset;
-use hatchery_engine::{Extensions, LayeredResolver, StaticCatalog};
+use hatchery_engine::{Extensions, Factories, LayeredResolver, StaticCatalog};
 use serde_json::json;
 
 use crate::support::{map, tool};
@@ -49,6 +49,25 @@ fn a_later_factory_replaces_an_earlier_one_of_the_same_name() {
     let created = extensions.plugins.create("audit", map(json!({"level": 3}))).unwrap();
     assert_eq!(created.err().unwrap(), "no longer available");
     assert_eq!(extensions.plugins.names().collect::<Vec<_>>(), ["audit"]);
+}
+
+#[test]
+fn a_factory_takes_precedence_over_an_alias_of_its_name() {
+    let mut extensions = extensions();
+    let error = |plugins: &Factories<Arc<dyn Plugin>>| plugins.create("audit_plugin", JsonMap::new()).unwrap().err();
+    assert_eq!(error(&extensions.plugins).unwrap(), "`level` is missing", "it is an alias of `audit`");
+    let mut own = Factories::default();
+    own.register("audit_plugin", |_: JsonMap| Err("of the program".into()));
+    extensions.plugins.extend(own);
+    assert_eq!(error(&extensions.plugins).unwrap(), "of the program");
+}
+
+#[test]
+fn a_later_alias_replaces_an_earlier_one() {
+    let mut plugins = extensions().plugins;
+    plugins.register("other", |_: JsonMap| Err("of the other one".into()));
+    plugins.register_alias("audit_plugin", "other");
+    assert_eq!(plugins.create("audit_plugin", JsonMap::new()).unwrap().err().unwrap(), "of the other one");
 }
 
 #[test]
