@@ -32,20 +32,13 @@ pub trait IntoToolset: Sized {
     /// Keeps only the tools of these names, as models see them or as their server knows them. Unknown names are ignored,
     /// because the toolset may have them later.
     fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> FilteredToolset {
-        let names: HashSet<String> = names.into_iter().map(Into::into).collect();
-        let inner = self.into_toolset();
-        let toolset = inner.name().to_owned();
-        let keep = move |tool: &dyn Tool| {
-            let qualified_name = tool.qualified_name();
-            let in_toolset = qualified_name.strip_prefix(toolset.as_str()).and_then(|name| name.strip_prefix('/'));
-            names.contains(&tool.declaration().name) || in_toolset.is_some_and(|name| names.contains(name))
-        };
-        FilteredToolset { inner, keep: Box::new(keep) }
+        let names = names.into_iter().map(Into::into).collect();
+        FilteredToolset { inner: self.into_toolset(), filter: ToolFilter::Names(names) }
     }
 
     /// Keeps only the tools for which `keep` returns true.
-    fn filtered(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> FilteredToolset {
-        FilteredToolset { inner: self.into_toolset(), keep: Box::new(move |tool: &dyn Tool| keep(tool.declaration())) }
+    fn filter(self, keep: impl Fn(&FunctionDeclaration) -> bool + Send + Sync + 'static) -> FilteredToolset {
+        FilteredToolset { inner: self.into_toolset(), filter: ToolFilter::Declaration(Box::new(keep)) }
     }
 
     /// Adds a prefix to the names of the tools, as the model and callbacks see them.
@@ -54,7 +47,7 @@ pub trait IntoToolset: Sized {
     }
 
     /// Requires a person's confirmation of each call.
-    fn requiring_confirmation(self) -> ApprovalRequiredToolset {
+    fn require_confirmation(self) -> ApprovalRequiredToolset {
         ApprovalRequiredToolset(self.into_toolset())
     }
 
@@ -130,13 +123,34 @@ impl Toolset for StaticToolset {
     }
 }
 
-/// Returns true for the tools to keep.
-type ToolFilter = Box<dyn Fn(&dyn Tool) -> bool + Send + Sync>;
+/// Returns true for the declarations of tools to keep.
+type KeepDeclaration = Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>;
 
-/// A toolset that omits tools of another. Created by [`IntoToolset::only`] and [`IntoToolset::filtered`].
+/// The tools of a toolset to keep.
+enum ToolFilter {
+    /// By the names that models see, or by the names that their server knows.
+    Names(HashSet<String>),
+    Declaration(KeepDeclaration),
+}
+
+impl ToolFilter {
+    /// Returns true if a tool of the toolset named `toolset` is kept.
+    fn keeps(&self, tool: &dyn Tool, toolset: &str) -> bool {
+        match self {
+            Self::Names(names) => {
+                let qualified_name = tool.qualified_name();
+                let server_name = qualified_name.strip_prefix(toolset).and_then(|name| name.strip_prefix('/'));
+                names.contains(&tool.declaration().name) || server_name.is_some_and(|name| names.contains(name))
+            }
+            Self::Declaration(keep) => keep(tool.declaration()),
+        }
+    }
+}
+
+/// A toolset that omits tools of another. Created by [`IntoToolset::only`] and [`IntoToolset::filter`].
 pub struct FilteredToolset {
     inner: Arc<dyn Toolset>,
-    keep: ToolFilter,
+    filter: ToolFilter,
 }
 
 #[async_trait]
@@ -145,9 +159,18 @@ impl WrapperToolset for FilteredToolset {
         self.inner.as_ref()
     }
 
+    fn tool_names(&self) -> Option<Vec<String>> {
+        let ToolFilter::Names(names) = &self.filter else { return None };
+        let mut kept = self.inner.tool_names()?;
+        // Any other name may be the one that the server of a tool knows.
+        let are_known = names.iter().all(|name| kept.contains(name));
+        kept.retain(|name| names.contains(name));
+        are_known.then_some(kept)
+    }
+
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let mut tools = self.inner.tools(cx).await?;
-        tools.retain(|tool| (self.keep)(tool.as_ref()));
+        tools.retain(|tool| self.filter.keeps(tool.as_ref(), self.inner.name()));
         Ok(tools)
     }
 }
@@ -164,9 +187,14 @@ impl WrapperToolset for PrefixedToolset {
         self.inner.as_ref()
     }
 
+    fn tool_names(&self) -> Option<Vec<String>> {
+        let names = self.inner.tool_names()?;
+        Some(names.into_iter().map(|name| format!("{}{name}", self.prefix)).collect())
+    }
+
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.inner.tools(cx).await?;
-        Ok(tools.into_iter().map(|tool| RenamedTool::prefixed(tool, &self.prefix)).collect())
+        Ok(tools.into_iter().map(|tool| RenamedTool::with_prefix(tool, &self.prefix)).collect())
     }
 }
 
@@ -177,7 +205,7 @@ struct RenamedTool {
 }
 
 impl RenamedTool {
-    fn prefixed(inner: Arc<dyn Tool>, prefix: &str) -> Arc<dyn Tool> {
+    fn with_prefix(inner: Arc<dyn Tool>, prefix: &str) -> Arc<dyn Tool> {
         let mut declaration = FunctionDeclaration::clone(inner.declaration());
         declaration.name.insert_str(0, prefix);
         Arc::new(Self { inner, declaration: Arc::new(declaration) })
@@ -194,7 +222,7 @@ impl WrapperTool for RenamedTool {
     }
 }
 
-/// A toolset whose calls a person must confirm. Created by [`IntoToolset::requiring_confirmation`].
+/// A toolset whose calls a person must confirm. Created by [`IntoToolset::require_confirmation`].
 pub struct ApprovalRequiredToolset(Arc<dyn Toolset>);
 
 #[async_trait]

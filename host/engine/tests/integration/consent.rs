@@ -189,7 +189,7 @@ async fn the_number_of_requests_for_one_call_is_limited() {
 #[tokio::test]
 async fn the_tools_of_a_toolset_run_as_confirmed() {
     let paid = Payments::default();
-    let set = StaticToolset::new("bank").tools([pay(&paid)]).requiring_confirmation();
+    let set = StaticToolset::new("bank").tools([pay(&paid)]).require_confirmation();
     let call = Reply::call("pay", five());
     let model = Scripted::sequence([call, Reply::text("?"), Reply::text("??"), Reply::text("paid")]);
     let app = Harness::new(llm_with("root", model, |llm| {

@@ -59,7 +59,7 @@ async fn a_filter_keeps_only_the_named_tools() {
 #[tokio::test]
 async fn a_filter_can_depend_on_the_declaration() {
     let wordy = function_tool("wordy", "Says much.", |_: JsonMap, _| async { Ok(1) });
-    let (model, _) = run(set("all", &["silent"]).tool(wordy).filtered(|tool| !tool.description.is_empty()), &[]).await;
+    let (model, _) = run(set("all", &["silent"]).tool(wordy).filter(|tool| !tool.description.is_empty()), &[]).await;
     assert_eq!(request_tools(&model, 0), ["wordy"]);
 }
 
@@ -79,6 +79,18 @@ async fn filters_and_prefixes_can_be_combined_in_either_order() {
     assert_eq!(request_tools(&model, 0), ["n_m_sub"]);
 }
 
+#[test]
+fn the_fixed_names_of_a_toolset_are_the_names_that_the_model_sees() {
+    let maths = || set("maths", &["add", "sub", "mul"]);
+    let names_of = |toolset: Arc<dyn Toolset>| toolset.tool_names();
+    assert_eq!(names_of(maths().into_toolset()), Some(names(["add", "sub", "mul"])));
+    assert_eq!(names_of(maths().only(["mul", "add"]).into_toolset()), Some(names(["add", "mul"])));
+    let adapted = maths().only(["add"]).prefix("m_").require_confirmation().at_most_once();
+    assert_eq!(names_of(adapted.into_toolset()), Some(names(["m_add"])));
+    assert_eq!(names_of(maths().prefix("m_").only(["add"]).into_toolset()), None, "a server may know it by this name");
+    assert_eq!(names_of(maths().filter(|tool| tool.name == "add").into_toolset()), None);
+}
+
 #[tokio::test]
 async fn a_prefix_keeps_the_other_properties_of_a_tool() {
     let order = function_tool("order", "", |_: JsonMap, _| async { Ok(None::<u8>) }).long_running();
@@ -96,7 +108,7 @@ async fn a_prefix_keeps_the_other_properties_of_a_tool() {
 
 #[tokio::test]
 async fn a_toolset_can_require_confirmation_of_all_its_tools() {
-    let careful = set("maths", &["add"]).requiring_confirmation().into_toolset();
+    let careful = set("maths", &["add"]).require_confirmation().into_toolset();
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::sequence(["done"]))).build().unwrap();
     assert!(tools_of(root, careful).await[0].requires_confirmation());
 }
@@ -172,7 +184,7 @@ fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
 async fn a_toolset_prepares_a_request_before_its_tools_and_through_adapters() {
     let moody = ChangingToolset::default();
     let seen = moody.seen.clone();
-    let made = Arc::new(moody).only(["t1"]).prefix("x_").requiring_confirmation();
+    let made = Arc::new(moody).only(["t1"]).prefix("x_").require_confirmation();
     let model = Arc::new(Scripted::sequence(["done"]));
     let root = llm("root").model_instance("scripted", model.clone()).tools([says("own", "own")]).toolset(made);
     Harness::new(root.build().unwrap()).await.run("hi").await;
@@ -267,7 +279,7 @@ async fn code_of_an_agent_can_call_the_tools_of_its_toolsets() {
 async fn closing_an_app_closes_the_toolsets_of_all_its_agents() {
     let (above, below) = (ChangingToolset::default(), ChangingToolset::default());
     let seen = [above.seen.clone(), below.seen.clone()];
-    let child = llm("child").toolset(Arc::new(below).only(["x"]).prefix("x_").requiring_confirmation());
+    let child = llm("child").toolset(Arc::new(below).only(["x"]).prefix("x_").require_confirmation());
     let app = App::new("app", llm("root").toolset(Arc::new(above)).sub_agent(child).build().unwrap()).unwrap();
     app.close().await;
     for seen in seen {

@@ -103,7 +103,7 @@ impl TreeLoader<'_> {
     /// Applies the settings that an entry has for all of its tools.
     fn with_call_settings(mut toolset: Arc<dyn Toolset>, reference: &ToolRef) -> Arc<dyn Toolset> {
         if reference.require_confirmation {
-            toolset = toolset.requiring_confirmation().into_toolset();
+            toolset = toolset.require_confirmation().into_toolset();
         }
         if !reference.idempotent {
             toolset = toolset.at_most_once().into_toolset();
