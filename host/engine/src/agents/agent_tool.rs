@@ -202,17 +202,24 @@ fn has_text(event: &Event) -> bool {
     parts.any(|part| !part.thought && part.as_text().is_some_and(|text| !text.is_empty()))
 }
 
-/// Returns the answer of a tool that the event ends in; of several tools, all answers by their names. `None` if the
-/// answers are empty, like the answer of `exit_loop`.
+/// Returns the answer of the tool call that the event ends in; several answers by the names of their tools, as a list if
+/// a tool has several. `None` if the answers are empty, like the answer of `exit_loop`.
 fn tool_answer(event: &Event) -> Option<Value> {
-    let mut answers = event.function_responses().filter(|answer| !answer.response.is_empty());
+    let mut answers = event.function_responses().filter(|answer| !answer.response.is_empty()).peekable();
     let first = answers.next()?;
-    let rest: Vec<_> = answers.collect();
-    if rest.is_empty() {
+    if answers.peek().is_none() {
         return Some(Value::Object(first.response.clone()));
     }
-    let all = std::iter::once(first).chain(rest);
-    Some(all.map(|answer| (answer.name.clone(), Value::Object(answer.response.clone()))).collect())
+    let mut by_tool = JsonMap::new();
+    for answer in std::iter::once(first).chain(answers) {
+        let response = Value::Object(answer.response.clone());
+        match by_tool.get_mut(&answer.name) {
+            Some(Value::Array(list)) => list.push(response),
+            Some(earlier) => *earlier = Value::Array(vec![earlier.take(), response]),
+            None => drop(by_tool.insert(answer.name.clone(), response)),
+        }
+    }
+    Some(Value::Object(by_tool))
 }
 
 /// Returns the LLM agent that gets the request: the agent itself, or the first one of a sequence.

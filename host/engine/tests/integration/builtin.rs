@@ -101,6 +101,26 @@ async fn an_agent_tool_whose_last_word_is_a_tools_answer_returns_that_answer() {
 }
 
 #[tokio::test]
+async fn an_agent_tool_that_ends_in_several_calls_returns_all_answers() {
+    let last_word = |name: &str| {
+        tool(name, |args, cx| {
+            cx.actions().skip_summarization = Some(true);
+            Ok(json!({"sum": args.get("number")}))
+        })
+    };
+    let calls = Reply::call("add", json!({"number": 1}))
+        .and_call("add", json!({"number": 2}))
+        .and_call("count", json!({"number": 3}))
+        .and_call("add", json!({"number": 4}));
+    let helper = llm_with("helper", Scripted::sequence([calls]), |llm| {
+        llm.tools = vec![last_word("add"), last_word("count")];
+    });
+    let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
+    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    assert_eq!(events[1], r#"root: answer helper{"add":[{"sum":1},{"sum":2},{"sum":4}],"count":{"sum":3}}"#);
+}
+
+#[tokio::test]
 async fn with_skip_summarization_the_agents_answer_is_the_answer() {
     let model = Arc::new(Scripted::sequence([ask("helper")]));
     let tool = agent_tool(llm("helper", Scripted::sequence(["Rome"])), true);
