@@ -60,8 +60,8 @@ pub(crate) struct ToolPipeline {
     cx: CallContext,
 }
 
-/// A finished call by a model.
-#[derive(Serialize, Deserialize)]
+/// A finished call by a model, also as the journal has it.
+#[derive(Deserialize)]
 pub(crate) struct ToolResponse {
     /// `None` if the result of a long-running tool is still pending.
     pub(crate) response: Option<JsonMap>,
@@ -69,6 +69,14 @@ pub(crate) struct ToolResponse {
     pub(crate) actions: EventActions,
     /// The arguments after all hooks.
     pub(crate) args: JsonMap,
+}
+
+/// The borrowed form of [`ToolResponse`] for the journal: a response can be large.
+#[derive(Serialize)]
+struct ToolRecord<'a> {
+    response: Option<&'a JsonMap>,
+    actions: EventActions,
+    args: &'a JsonMap,
 }
 
 /// A finished call by code, as the journal has it.
@@ -129,9 +137,9 @@ impl ToolPipeline {
         let is_stored_next =
             matches!(self.caller, ToolCaller::Model { is_only: true, .. }) && self.tool.is_idempotent();
         if let Some((journal, key)) = self.journal().filter(|_| !is_stored_next) {
-            let actions = without_temp_state(response.actions.clone());
-            let (response, args) = (response.response.clone(), response.args.clone());
-            journal.complete(key, &ToolResponse { response, actions, args }).await?;
+            let ToolResponse { response, actions, args } = &response;
+            let actions = without_temp_state(actions.clone());
+            journal.complete(key, &ToolRecord { response: response.as_ref(), actions, args }).await?;
         }
         Ok(response)
     }
