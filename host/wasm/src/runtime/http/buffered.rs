@@ -13,7 +13,13 @@ use super::error::HttpError;
 use super::guard::MAX_PATH;
 use super::{RequestSender, body::ResponseBody};
 use crate::runtime::limits::{Limit, MAX_HEADERS};
+use crate::runtime::store::call_usage::CallUsage;
+use crate::runtime::store::file_stream::counted_bytes;
+use crate::runtime::store::memory::MemoryReservation;
 use crate::runtime::store::meter::header_size;
+
+/// Smaller frames of a response's body are joined: a server can send single bytes, each of which would take a hundred.
+const MIN_PIECE: usize = 16 << 10;
 
 /// A request. Header values are Latin-1: each character is one byte.
 pub(crate) struct BufferedRequest {
@@ -30,6 +36,8 @@ pub(crate) struct BufferedResponse {
     pub(crate) headers: Vec<(String, String)>,
     /// The pieces of the body, which count to the memory of the instance.
     pub(crate) body: Vec<Bytes>,
+    /// The memory of the headers.
+    _headers: MemoryReservation,
 }
 
 impl RequestSender {
@@ -46,7 +54,11 @@ impl RequestSender {
         }
         let (head, body) = self.send(request.into_http()?, options).await?.into_parts();
         let headers = head.headers.iter().map(|(name, value)| (name.to_string(), latin_1(value.as_bytes())));
-        Ok(BufferedResponse { status: head.status.as_u16(), headers: headers.collect(), body: read(body).await? })
+        let headers: Vec<(String, String)> = headers.collect();
+        let size = headers.iter().map(|(name, value)| header_size(name, value.as_bytes())).sum();
+        let reservation = self.usage.reserve(size)?;
+        let body = read(body, &self.usage).await?;
+        Ok(BufferedResponse { status: head.status.as_u16(), headers, body, _headers: reservation })
     }
 }
 
@@ -90,17 +102,79 @@ fn latin_1(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
 
-async fn read(mut body: ResponseBody) -> Result<Vec<Bytes>, HttpError> {
-    let mut pieces = Vec::new();
+/// Reads a body to its end. Joins small frames.
+async fn read(mut body: ResponseBody, usage: &CallUsage) -> Result<Vec<Bytes>, HttpError> {
+    let (mut pieces, mut joined) = (Vec::new(), Vec::<u8>::new());
     while let Some(frame) = body.frame().await {
-        pieces.extend(frame?.into_data().ok());
+        let Ok(data) = frame?.into_data() else { continue };
+        if data.len() < MIN_PIECE {
+            joined.extend_from_slice(&data);
+        }
+        if joined.len() >= MIN_PIECE || data.len() >= MIN_PIECE {
+            pieces.extend(take_joined(&mut joined, usage)?);
+        }
+        if data.len() >= MIN_PIECE {
+            pieces.push(data);
+        }
     }
+    pieces.extend(take_joined(&mut joined, usage)?);
     Ok(pieces)
+}
+
+/// Removes the joined bytes. From then on they count to the memory of the instance.
+fn take_joined(joined: &mut Vec<u8>, usage: &CallUsage) -> Result<Option<Bytes>, HttpError> {
+    if joined.is_empty() {
+        return Ok(None);
+    }
+    let reservation = usage.reserve(joined.len() as u64)?;
+    Ok(Some(counted_bytes(std::mem::take(joined).into(), reservation)))
 }
 
 #[cfg(test)]
 mod tests {
+    use futures::stream;
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
     use super::*;
+    use crate::guest_log::GuestLog;
+    use crate::runtime::limits::Limits;
+    use crate::runtime::store::memory::{EngineMemory, InstanceMemory};
+
+    fn body(frames: impl Iterator<Item = Bytes> + Send + 'static) -> ResponseBody {
+        StreamBody::new(stream::iter(frames.map(|data| Ok(Frame::data(data))))).boxed_unsync()
+    }
+
+    #[tokio::test]
+    async fn single_bytes_of_a_body_are_joined_and_counted() {
+        const SIZE: usize = 10 * MIN_PIECE + 1;
+        let engine = EngineMemory::new(1 << 30, 1 << 30);
+        let limits = Limits::default();
+        let memory = InstanceMemory::new(limits.clone(), engine.clone(), None);
+        let usage = CallUsage::new(limits.clone(), GuestLog::new("tester".into(), None, &limits), memory);
+        let bytes: Vec<u8> = (0..SIZE).map(|index| (index % 251) as u8).collect();
+        let single = bytes.clone().into_iter().map(|byte| Bytes::from(vec![byte]));
+        let pieces = read(body(single), &usage).await.unwrap();
+        let whole: Vec<u8> = pieces.concat();
+        assert_eq!((pieces.len(), whole == bytes), (11, true));
+        assert_eq!(engine.used_bytes(), SIZE as u64);
+        drop(pieces);
+        assert_eq!(engine.used_bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn small_and_large_frames_of_a_body_keep_their_order() {
+        let limits = Limits::default();
+        let memory = InstanceMemory::new(limits.clone(), EngineMemory::new(1 << 30, 1 << 30), None);
+        let usage = CallUsage::new(limits.clone(), GuestLog::new("tester".into(), None, &limits), memory);
+        let frames = [("a", 1), ("b", 1), ("c", MIN_PIECE), ("d", 1), ("e", MIN_PIECE - 1), ("f", 1), ("", 0)];
+        let frames = frames.map(|(letter, count)| Bytes::from(letter.repeat(count)));
+        let pieces = read(body(frames.clone().into_iter()), &usage).await.unwrap();
+        assert_eq!(pieces.iter().map(Bytes::len).collect::<Vec<_>>(), [2, MIN_PIECE, MIN_PIECE, 1]);
+        let (whole, sent): (Vec<u8>, Vec<u8>) = (pieces.concat(), frames.concat());
+        assert!(whole == sent);
+        assert!(read(body(std::iter::empty()), &usage).await.unwrap().is_empty());
+    }
 
     fn request(url: &str, headers: &[(&str, &str)]) -> Result<Request<WasiBody>, String> {
         let headers = headers.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
