@@ -24,6 +24,12 @@ const HEADER: u64 = 64;
 /// Bytes of a parsed JSON value beside its text.
 pub(crate) const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
 
+/// Values for which a list or an object has room once it has one.
+const FIRST_NODES: u64 = 4;
+
+/// Values for which a list or an object has room per further value: it doubles its room when it is full.
+const NEXT_NODES: u64 = 2;
+
 /// Charges the memories and tables of a store, and refuses growth beyond the limits.
 pub(crate) struct Meter {
     limits: Limits,
@@ -106,7 +112,7 @@ pub(crate) fn header_size(name: &str, value: &[u8]) -> u64 {
     HEADER + name.len() as u64 + value.len() as u64
 }
 
-/// Returns the most bytes that JSON takes after parsing, which can be many times its text.
+/// Returns the most bytes that JSON takes after parsing, which can be a hundred times its text.
 pub(crate) fn parsed_size(json: &str) -> u64 {
     let (mut nodes, mut is_text, mut is_escaped) = (1_u64, false, false);
     for byte in json.bytes() {
@@ -114,7 +120,9 @@ pub(crate) fn parsed_size(json: &str) -> u64 {
             _ if is_escaped => is_escaped = false,
             b'\\' => is_escaped = is_text,
             b'"' => is_text = !is_text,
-            b',' | b':' | b'[' | b'{' if !is_text => nodes += 1,
+            b'[' | b'{' if !is_text => nodes += FIRST_NODES,
+            // An entry of an object has a key beside its value, and counts twice.
+            b',' | b':' if !is_text => nodes += NEXT_NODES,
             _ => {}
         }
     }
@@ -168,19 +176,41 @@ mod tests {
 
     #[test]
     fn parsed_json_is_never_larger_than_was_charged() {
-        fn size(value: &serde_json::Value) -> u64 {
-            JSON_NODE
-                + match value {
-                    serde_json::Value::Array(items) => items.iter().map(size).sum(),
-                    serde_json::Value::Object(map) => {
-                        map.iter().map(|(key, value)| key.len() as u64 + size(value)).sum()
-                    }
-                    serde_json::Value::String(text) => text.len() as u64,
-                    _ => 0,
+        /// Bytes of an entry of an object: hash, key and value.
+        const ENTRY: u64 = size_of::<(u64, String, serde_json::Value)>() as u64;
+
+        /// Returns the bytes that a value takes outside of itself.
+        fn heap(value: &serde_json::Value) -> u64 {
+            match value {
+                serde_json::Value::Array(items) => {
+                    items.capacity() as u64 * JSON_NODE + items.iter().map(heap).sum::<u64>()
                 }
+                serde_json::Value::Object(map) => {
+                    let entries = match map.len() as u64 {
+                        0 => 0,
+                        // A small object has room for three entries, a larger one for up to twice as many as it has.
+                        count => (2 * count).max(3) * ENTRY,
+                    };
+                    entries + map.iter().map(|(key, value)| key.len() as u64 + heap(value)).sum::<u64>()
+                }
+                serde_json::Value::String(text) => text.capacity() as u64,
+                _ => 0,
+            }
         }
-        for text in ["1", "[0,0,0,0]", r#"{"a":{"b":[[],[{}],"x,y"]},"c":null}"#, "[[[[[[]]]]]]"] {
-            assert!(parsed_size(text) >= size(&serde_json::from_str(text).unwrap()), "{text}");
+        let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
+        let pairs: Vec<_> = (0..1000).map(|key| format!("\"{key}\":0")).collect();
+        for text in [
+            "1",
+            "[0,0,0,0]",
+            r#"{"a":{"b":[[],[{}],"x,y"]},"c":null}"#,
+            "[[[[[[]]]]]]",
+            &list("0", 5),
+            &list("0", 1025),
+            &list("[0]", 1025),
+            &list(r#"{"a":0}"#, 1025),
+            &format!("{{{}}}", pairs.join(",")),
+        ] {
+            assert!(parsed_size(text) >= JSON_NODE + heap(&serde_json::from_str(text).unwrap()), "{text}");
         }
         assert_eq!(parsed_size(r#""a,b\",[{:\\""#), 13 + JSON_NODE, "brackets inside a string are not nodes");
     }
