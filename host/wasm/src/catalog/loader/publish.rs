@@ -69,16 +69,18 @@ impl Loader {
         Some(next)
     }
 
-    /// Stores the owners of names in `catalog`, if they have changed.
+    /// Stores the owners of names in `catalog`, if they have changed. A failure is tried again with the next catalog.
     async fn store_names(&mut self, catalog: &Catalog) {
         let Some(path) = self.options.names_file.clone().filter(|_| self.options.stores_names) else { return };
         let names = StoredNames::new(&self.directory, &self.owners, &catalog.app_files, &catalog.owners);
         if names == self.stored_names {
             return;
         }
-        self.stored_names = names.clone();
-        if let Err(error) = tokio::task::spawn_blocking(move || names.write(&path)).await {
-            tracing::error!("storing names panicked: {error}");
+        let written = tokio::task::spawn_blocking(move || names.write(&path).then_some(names)).await;
+        match written {
+            Ok(Some(names)) => self.stored_names = names,
+            Ok(None) => {}
+            Err(error) => tracing::error!("storing names panicked: {error}"),
         }
     }
 

@@ -98,3 +98,26 @@ async fn an_app_that_is_being_changed_serves_while_another_file_is_published() {
     let fourth = loader.next_catalog(&third, Duration::ZERO).await.unwrap();
     assert_eq!(fourth.app("talker").unwrap().root().description, "Fixed.");
 }
+
+#[tokio::test]
+async fn names_that_could_not_be_stored_are_stored_with_the_next_catalog() {
+    let (directory, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let write = |description: &str| {
+        let folder = directory.path().join("talker");
+        std::fs::create_dir_all(&folder).unwrap();
+        let text = format!("name: talker\nmodel: m\ninstruction: Talk.\ndescription: {description}\n");
+        std::fs::write(folder.join("root_agent.yaml"), text).unwrap();
+    };
+    let in_the_way = data.path().join("state");
+    std::fs::write(&in_the_way, "a file").unwrap();
+    let names = in_the_way.join("names.json");
+    let mut loader = loader(directory.path());
+    loader.options.names_file = Some(names.clone());
+    write("Old.");
+    let first = Arc::new(loader.next_catalog(&Arc::default(), Duration::ZERO).await.unwrap());
+    assert!(first.app("talker").is_some());
+    std::fs::remove_file(&in_the_way).unwrap();
+    write("Changed.");
+    loader.next_catalog(&first, Duration::ZERO).await.expect("the app has changed");
+    assert!(std::fs::read_to_string(&names).unwrap().contains("talker"));
+}

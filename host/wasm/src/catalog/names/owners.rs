@@ -109,18 +109,19 @@ impl StoredNames {
         })
     }
 
-    /// Writes the names to a file. A failure is only logged.
-    pub(crate) fn write(&self, file: &Path) {
+    /// Writes the names to a file. Returns false after a failure, which is logged.
+    pub(crate) fn write(&self, file: &Path) -> bool {
         let written = serde_json::to_vec_pretty(self).map_err(io::Error::from).and_then(|text| {
             fs::create_dir_all(file.parent().unwrap_or(Path::new("")))?;
             write_atomically(file, &text, FileAccess::Default)
         });
-        if let Err(error) = written {
+        if let Err(error) = &written {
             tracing::warn!(
                 "{}: cannot store which component owns which name for the next start: {error}",
                 file.display()
             );
         }
+        written.is_ok()
     }
 
     /// Returns the files of components and of apps below `directory`.
@@ -188,7 +189,7 @@ mod tests {
             &map("here/x/root_agent.yaml"),
             &NameOwners::default(),
         );
-        names.write(&file);
+        assert!(names.write(&file));
         let read = StoredNames::read(&file);
         assert_eq!(read, names);
         assert_eq!(read.files(Path::new("/there")), [map("/there/x.wasm"), map("/there/x/root_agent.yaml")]);
