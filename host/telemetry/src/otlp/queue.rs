@@ -16,6 +16,9 @@ use super::{Converter, OtlpError, number};
 /// Maximum size in bytes of spans that wait or are being sent.
 const MAX_BYTES: usize = 32 << 20;
 
+/// Maximum length of the queue, which allocates its places at once. More spans do not fit into [`MAX_BYTES`].
+const MAX_SPANS: usize = MAX_BYTES / size_of::<SpanData>();
+
 /// A batch is sent at the latest with this many bytes, which collectors accept.
 const MAX_BATCH_BYTES: usize = 2 << 20;
 
@@ -36,7 +39,7 @@ impl BatchSettings {
         let size = |name, default| -> Result<usize, OtlpError> {
             Ok(number(variable, name)?.map_or(default, |size| usize::try_from(size).unwrap_or(default)))
         };
-        let max_queue = size("OTEL_BSP_MAX_QUEUE_SIZE", 2048)?.max(1);
+        let max_queue = size("OTEL_BSP_MAX_QUEUE_SIZE", 2048)?.clamp(1, MAX_SPANS);
         let max_batch = size("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", 512)?.clamp(1, max_queue);
         Ok(Self { delay: Duration::from_millis(delay), max_queue, max_batch })
     }
@@ -242,6 +245,15 @@ mod tests {
         let sizes = sizes.lock().unwrap();
         assert!(sizes.iter().all(|size| *size <= 2), "{sizes:?}");
         assert!((4..=6).contains(&sizes.iter().sum::<usize>()), "{sizes:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_larger_queue_than_the_memory_allows_starts() {
+        let (front, release, sizes) = queue(&[("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615")]);
+        add_spans(&front, 3, 1);
+        drop(release);
+        close(front).await;
+        assert_eq!(sizes.lock().unwrap().iter().sum::<usize>(), 3);
     }
 
     #[test]
