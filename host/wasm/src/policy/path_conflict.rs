@@ -31,24 +31,35 @@ pub struct PathConflict {
     component: String,
     folder: PathBuf,
     access: Access,
-    /// True if the folder contains `other`; false if it is inside of it.
-    contains: bool,
+    position: Position,
     other: PathBuf,
     /// Purpose of `other`, a phrase that follows a comma.
     purpose: String,
+}
+
+/// Position of a granted folder relative to the other path of a conflict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Position {
+    Same,
+    Ancestor,
+    Descendant,
 }
 
 impl Error for PathConflict {}
 
 impl fmt::Display for PathConflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { component, folder, access, contains, other, purpose } = self;
+        let Self { component, folder, access, position, other, purpose } = self;
         let access = match access {
             Access::Read => "read",
             Access::Write => "written",
         };
         let (folder, other) = (folder.display(), other.display());
-        let relation = if *contains { "contains" } else { "is inside of" };
+        let relation = match position {
+            Position::Same => "is",
+            Position::Ancestor => "contains",
+            Position::Descendant => "is inside of",
+        };
         write!(
             f,
             "components.{component}.grants.files: `{folder}` ({access}) {relation} `{other}`, {purpose}; \
@@ -154,8 +165,8 @@ impl FolderGrant<'_> {
         };
         let purpose = || format!("which components.{}.grants.files {verb}", other.component);
         match other.resolved.relation(&self.resolved) {
-            Relation::Inside => Err(self.conflict(true, &other.folder.host, purpose())),
-            Relation::Contains => Err(self.conflict(false, &other.folder.host, purpose())),
+            Relation::Inside => Err(self.conflict(Position::Ancestor, &other.folder.host, purpose())),
+            Relation::Contains => Err(self.conflict(Position::Descendant, &other.folder.host, purpose())),
             Relation::Same | Relation::Disjoint => Ok(()),
         }
     }
@@ -165,19 +176,21 @@ impl FolderGrant<'_> {
     }
 
     fn check_host_path(&self, path: &Path, resolved: &ResolvedPath, purpose: &str) -> Result<(), PathConflict> {
-        match resolved.relation(&self.resolved) {
-            Relation::Inside => Err(self.conflict(true, path, purpose.into())),
-            Relation::Contains | Relation::Same => Err(self.conflict(false, path, purpose.into())),
-            Relation::Disjoint => Ok(()),
-        }
+        let position = match resolved.relation(&self.resolved) {
+            Relation::Inside => Position::Ancestor,
+            Relation::Contains => Position::Descendant,
+            Relation::Same => Position::Same,
+            Relation::Disjoint => return Ok(()),
+        };
+        Err(self.conflict(position, path, purpose.into()))
     }
 
-    fn conflict(&self, contains: bool, other: &Path, purpose: String) -> PathConflict {
+    fn conflict(&self, position: Position, other: &Path, purpose: String) -> PathConflict {
         PathConflict {
             component: self.component.into(),
             folder: self.folder.host.clone(),
             access: self.folder.access,
-            contains,
+            position,
             other: other.into(),
             purpose,
         }
@@ -263,9 +276,8 @@ mod tests {
             "components.a.grants.files: `data` (written) contains `data/cache/new.db`, the cache (`data_dir`); \
              grant a folder that is outside of it"
         );
-        let inside = "(written) is inside of `data`, the cache (`data_dir`)";
-        assert!(error("data", "data").contains(inside));
-        assert!(error("data/cache", "data").contains(inside));
+        assert!(error("data", "data").contains("`data` (written) is `data`, the cache (`data_dir`)"));
+        assert!(error("data/cache", "data").contains("(written) is inside of `data`, the cache (`data_dir`)"));
         check(folder.path(), &[("a", "data", Read)], &["data/cache"]).unwrap();
     }
 
