@@ -55,28 +55,39 @@ impl Options {
     }
 }
 
-pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
+pub fn expand(options: Options, function: ItemFn) -> Result<TokenStream> {
+    if function.sig.asyncness.is_some() {
+        return expand_custom_agent(options, function);
+    }
+    match options.first {
+        Some(option) => {
+            Err(Error::new_spanned(option, "options are for an `async fn`; use the methods of the builder instead"))
+        }
+        None => Ok(expand_definition(function)),
+    }
+}
+
+/// Expands a function that returns an agent definition.
+fn expand_definition(mut function: ItemFn) -> TokenStream {
+    let comments = take_comments(&mut function.attrs);
+    let description = comment(&comments);
+    let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
+    let (ident, output) = (&function.sig.ident, &function.sig.output);
+    quote! {
+        #(#comments)*
+        #visibility fn #ident() #output {
+            #function
+            #ident().or_description(#description)
+        }
+    }
+}
+
+/// Expands a function that is the code of a custom agent.
+fn expand_custom_agent(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let comments = take_comments(&mut function.attrs);
     let description = comment(&comments);
     let visibility = std::mem::replace(&mut function.vis, syn::Visibility::Inherited);
     let ident = &function.sig.ident;
-    if function.sig.asyncness.is_none() {
-        if let Some(option) = options.first {
-            return Err(Error::new_spanned(
-                option,
-                "options are for an `async fn`; use the methods of the builder instead",
-            ));
-        }
-        let output = &function.sig.output;
-        return Ok(quote! {
-            #(#comments)*
-            #visibility fn #ident() #output {
-                #function
-                #ident().or_description(#description)
-            }
-        });
-    }
-
     check(&function.sig, "custom agent")?;
     let mut passed = Vec::new();
     for parameter in parameters(&function.sig)? {
