@@ -46,6 +46,7 @@ use callback::ComponentCallback;
 use exports::{Exports, Profile};
 use functions::{FunctionTool, Functions};
 pub use hook::Hook;
+pub(crate) use instruction::InstructionScope;
 use manifest::ComponentManifest;
 
 pub(crate) use manifest::{AgentSpec, DescribedTool};
@@ -344,10 +345,14 @@ impl Component {
     }
 
     /// Returns the code of an agent's instruction, or of its global one.
-    pub(crate) fn instruction(self: &Arc<Self>, agent: &str, is_global: bool) -> Option<Arc<dyn InstructionProvider>> {
+    pub(crate) fn instruction(
+        self: &Arc<Self>,
+        agent: &str,
+        scope: InstructionScope,
+    ) -> Option<Arc<dyn InstructionProvider>> {
         let exports = self.exports.agents.clone()?;
         let component = self.clone();
-        Some(Arc::new(instruction::ComputedInstruction { component, exports, agent: agent.into(), is_global }))
+        Some(Arc::new(instruction::ComponentInstruction { component, exports, agent: agent.into(), scope }))
     }
 
     /// Converts the result of a call of an item.

@@ -173,9 +173,7 @@ impl RequestSender {
         }
         result
     }
-}
 
-impl RequestSender {
     /// Begins the span of a request, which ends with the head of the response. Its URL may contain secrets, so it is
     /// left out.
     fn start_span(&self, request: &Request<WasiBody>) -> Span {

@@ -19,7 +19,7 @@ use super::permissions::AgentCapabilities;
 use super::tool_agents::{MAX_NESTING, ToolAgents};
 use super::{GetItem, NameResolver};
 use crate::contract::bindings::hatchery::agent::specs as guest_agents;
-use crate::contract::component::{AgentSpec, Component, Hook};
+use crate::contract::component::{AgentSpec, Component, Hook, InstructionScope};
 use crate::contract::convert::{BadValue, all_from_wit, llm, parse_json, parse_object};
 
 impl NameResolver<'_> {
@@ -140,8 +140,8 @@ impl Builder<'_> {
         };
         Ok(LlmAgent {
             model: llm.model.clone().map(ModelRef::Named),
-            instruction: self.instruction(component, agent, &llm.instruction, false)?,
-            global_instruction: self.instruction(component, agent, &llm.global_instruction, true)?,
+            instruction: self.instruction(component, agent, &llm.instruction, InstructionScope::Agent)?,
+            global_instruction: self.instruction(component, agent, &llm.global_instruction, InstructionScope::Tree)?,
             tools: self.tools(component, agent, &llm.tools)?,
             toolsets: llm.toolsets.iter().map(|set| self.toolset(component, set)).collect::<Result<_, _>>()?,
             examples: match &llm.examples {
@@ -176,13 +176,13 @@ impl Builder<'_> {
         component: &Arc<Component>,
         agent: &str,
         instruction: &guest_agents::Instruction,
-        is_global: bool,
+        scope: InstructionScope,
     ) -> Result<Instruction, ResolveError> {
         Ok(match instruction {
             guest_agents::Instruction::None => Instruction::None,
             guest_agents::Instruction::Text(text) => Instruction::Template(text.clone()),
             guest_agents::Instruction::Computed => {
-                Instruction::Computed(component.instruction(agent, is_global).ok_or_else(|| self.unknown_agent(agent))?)
+                Instruction::Computed(component.instruction(agent, scope).ok_or_else(|| self.unknown_agent(agent))?)
             }
         })
     }

@@ -10,17 +10,26 @@ use super::exports::{AgentExports, Indices, call_guest};
 use crate::contract::convert::truncate_error;
 use crate::error::CallError;
 
-pub(super) struct ComputedInstruction {
+/// The agents that an instruction is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InstructionScope {
+    /// The agent itself.
+    Agent,
+    /// All agents of the tree.
+    Tree,
+}
+
+pub(super) struct ComponentInstruction {
     pub(super) component: Arc<Component>,
     pub(super) exports: AgentExports,
     pub(super) agent: String,
-    pub(super) is_global: bool,
+    pub(super) scope: InstructionScope,
 }
 
 #[async_trait]
-impl InstructionProvider for ComputedInstruction {
+impl InstructionProvider for ComponentInstruction {
     async fn instruction(&self, cx: &CallContext) -> Result<String, RunError> {
-        let (agent, is_global) = (self.agent.clone(), self.is_global);
+        let (agent, is_global) = (self.agent.clone(), self.scope == InstructionScope::Tree);
         let answer = call_guest!(self.component, cx, self.exports, call_compute_instruction(agent, is_global));
         let failed = |error: CallError| error.into_run_error(&self.component.name);
         match answer.map_err(failed)? {
