@@ -240,6 +240,5 @@ fn without_app_state(state: &JsonMap) -> JsonMap {
 
 /// Returns at most `max` bytes of a string.
 fn truncate(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
-    text.get(..end).unwrap_or_default()
+    text.get(..text.floor_char_boundary(max)).unwrap_or(text)
 }
