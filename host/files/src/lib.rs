@@ -205,7 +205,11 @@ mod tests {
         write_with(&path, FileAccess::Default, |file| {
             file.write_all(b"whole")?;
             assert_eq!(remove_abandoned(folder.path(), "x", Duration::from_secs(3600))?, Vec::<PathBuf>::new());
-            assert_eq!(remove_abandoned(folder.path(), "x", Duration::ZERO)?, [left.clone()], "its writer is gone");
+            assert_eq!(
+                remove_abandoned(folder.path(), "x", Duration::ZERO)?,
+                std::slice::from_ref(&left),
+                "its writer is gone"
+            );
             Ok(())
         })
         .unwrap();
