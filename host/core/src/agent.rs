@@ -12,6 +12,7 @@ use crate::agent_context::AgentContext;
 use crate::call_context::CallContext;
 use crate::callback::Callbacks;
 use crate::code::CodeExecution;
+use crate::content::Part;
 use crate::error::{ModelError, RunError};
 use crate::event::USER_AUTHOR;
 use crate::examples::Examples;
@@ -110,8 +111,11 @@ impl AgentKind {
 pub struct LlmAgent {
     /// The model; `None` means the model of the nearest ancestor with one.
     pub model: Option<ModelRef>,
-    /// The system instruction of this agent.
+    /// The system instruction of this agent. With a static one, it is sent among the contents instead.
     pub instruction: Instruction,
+    /// The beginning of the system instruction: texts and files, sent unchanged in every request, so that providers find
+    /// them in their prompt caches.
+    pub static_instruction: Vec<Part>,
     /// The system instruction of all agents of the tree, if this agent is the root.
     pub global_instruction: Instruction,
     /// The tools that its model can call.

@@ -25,6 +25,7 @@ mod extra;
 mod fallback;
 mod http_options;
 mod id;
+mod instruction_content;
 mod invocation;
 mod item;
 mod journal;

@@ -8,6 +8,7 @@ mod model_call;
 mod output_schema;
 mod planning;
 mod request;
+mod static_instruction;
 pub(crate) mod tool_resolution;
 mod tools;
 pub(crate) mod transfer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, IncludeContents, LlmRequest, Model, ModelCapabilities, ResponseGrouping, RunError};
 
-use super::{LoopDriver, code, examples, planning, transfer};
+use super::{LoopDriver, code, examples, planning, static_instruction, transfer};
 use crate::history::contents::{CodeMarkers, PromptView};
 use crate::instructions;
 
@@ -20,17 +20,23 @@ pub(super) async fn build(driver: &LoopDriver<'_>) -> Result<(Arc<dyn Model>, Ll
         capabilities: model.capabilities(),
         ..LlmRequest::default()
     };
+    // A live model would answer contents in the user's role.
+    let is_live = driver.live_input().is_some();
+    let files = static_instruction::add(&llm.static_instruction, !is_live, &mut request.system_instructions);
     if let AgentKind::Llm(root) = &run.app.root().kind {
         let text = instructions::text(&root.global_instruction, root.capabilities.as_ref(), &cx.call).await?;
         request.system_instructions.extend(text);
     }
     let text = instructions::text(&llm.instruction, llm.capabilities.as_ref(), &cx.call).await?;
-    request.system_instructions.extend(text);
+    let is_in_contents = !llm.static_instruction.is_empty() && !is_live;
+    let (own, of_turn) = if is_in_contents { (None, text) } else { (text, None) };
+    request.system_instructions.extend(own);
     request.system_instructions.push(instructions::identity(agent));
     request.system_instructions.extend(transfer::instruction(run, *id, llm));
     request.system_instructions.extend(examples::instruction(llm.examples.as_ref(), &cx.call).await?);
     let turn_len = add_contents(driver, &mut request);
     planning::prepare(llm.planner.as_ref(), turn_len, &mut request);
+    static_instruction::insert(of_turn.as_deref(), files, turn_len, &mut request.contents);
     driver.prepare_code(&mut request).await?;
     for tool in tools {
         tool.prepare(&mut request, &cx.call).await?;

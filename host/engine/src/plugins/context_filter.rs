@@ -14,6 +14,8 @@ use imbl::Vector;
 /// next. If a turn answers a function call of an older turn, that turn is sent too: no model accepts an answer without
 /// its call.
 ///
+/// Instructions among the contents are kept: files of a static instruction, and the instruction before the newest turn.
+///
 /// Messages of the user are recognized by the session's events, since a prompt also has other contents in the user's
 /// role. A message that another plugin rewrote is not recognized as the start of a turn, so the turn before it is sent
 /// too.
@@ -34,8 +36,10 @@ impl Callback for ContextFilter {
 
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
         let events = cx.invocation.events();
-        let start = first_kept(&request.contents, UserMessages::new(events.iter().rev()), self.0);
-        request.contents = request.contents.skip(start);
+        let instructions = request.contents.iter().take_while(|content| content.is_instruction()).count();
+        let conversation = request.contents.split_off(instructions);
+        let start = first_kept(&conversation, UserMessages::new(events.iter().rev()), self.0);
+        request.contents.append(conversation.skip(start));
         Ok(None)
     }
 }
@@ -94,6 +98,10 @@ fn first_kept<'a>(
     let mut open_answers: HashSet<&str> = HashSet::new();
     let mut is_message_next = false;
     for (index, content) in contents.iter().enumerate().rev() {
+        // An instruction belongs to the messages that it precedes.
+        if content.is_instruction() {
+            continue;
+        }
         let is_message = messages.take(content);
         // Several messages in a row are one turn.
         if is_message_next && !is_message {
@@ -152,13 +160,14 @@ mod tests {
         Event::new(EventData { author: author.into(), content: Some(content), ..EventData::default() })
     }
 
-    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `t` another text in the user's
-    /// role.
+    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `i` an instruction, `t` another text
+    /// in the user's role.
     fn content(word: &str) -> Content {
         let id = Some(word[1..].to_owned());
         match &word[..1] {
             "u" => Content::user("hi"),
             "m" => Content::model("hi"),
+            "i" => Content::instruction("Be brief."),
             "t" => Content::user("For context:"),
             "c" => {
                 let call = FunctionCall { id, name: "t".into(), ..FunctionCall::default() };
@@ -201,6 +210,13 @@ mod tests {
     fn other_texts_in_the_users_role_start_no_turn() {
         assert_eq!(first(&["u", "m", "u", "m", "t", "m", "t"], 1), 2);
         assert_eq!(first(&["u", "t", "u", "m"], 1), 2);
+    }
+
+    #[test]
+    fn an_instruction_is_part_of_the_turn_that_it_precedes() {
+        assert_eq!(first(&["u", "m", "i", "u"], 1), 2);
+        assert_eq!(first(&["u", "m", "i", "u", "c1", "r1"], 1), 2);
+        assert_eq!(first(&["u", "m", "i", "u"], 2), 0);
     }
 
     #[test]

@@ -269,6 +269,8 @@ fn every_field_of_an_llm_agent_can_be_set() {
         .description("Does it.")
         .model("gemini-2.5-flash")
         .instruction("Be brief.")
+        .static_instruction("Be fixed.")
+        .static_instruction_part(Part::text("Be still."))
         .global_instruction("Be kind.")
         .tool(add())
         .tool(ExitLoop::default())
@@ -294,6 +296,7 @@ fn every_field_of_an_llm_agent_can_be_set() {
     assert_eq!(llm.model.as_ref().unwrap().name(), "gemini-2.5-flash");
     assert!(matches!(&llm.instruction, Instruction::Template(text) if text == "Be brief."));
     assert!(matches!(&llm.global_instruction, Instruction::Template(text) if text == "Be kind."));
+    assert_eq!(llm.static_instruction, ["Be fixed.", "Be still."].map(Part::text));
     let tools: Vec<_> = llm.tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
     assert_eq!(tools, ["add", "exit_loop", "echo"]);
     assert_eq!(llm.toolsets[0].name(), "more");

@@ -50,6 +50,7 @@ mod retention;
 mod run_metadata;
 mod runner;
 mod static_catalog;
+mod static_instruction;
 mod stored_runs;
 mod support;
 mod task_scopes;

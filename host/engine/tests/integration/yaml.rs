@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{
     AgentKind, CallContext, Example, ExampleProvider, Examples, HookPoint, IncludeContents, Instruction, LlmAgent,
-    Planner, RunError,
+    Part, PartData, Planner, RunError,
 };
 use hatchery_engine::StaticCatalog;
 use hatchery_engine::yaml::{AgentLoader, LoadedAgent, load_agent};
@@ -100,6 +100,7 @@ name: root
 description: Does it.
 model: scripted:x.yaml
 instruction: Be brief.
+static_instruction: Be fixed.
 global_instruction: Be kind.
 include_contents: NONE
 disallow_transfer_to_parent: true
@@ -140,6 +141,7 @@ sub_agents: [{ code: helper }]
         assert_eq!(agent.description, "Does it.");
         assert_eq!(llm.model.as_ref().unwrap().name(), "scripted:x.yaml");
         assert!(matches!(&llm.global_instruction, Instruction::Template(text) if text == "Be kind."));
+        assert_eq!(llm.static_instruction, [Part::text("Be fixed.")]);
         assert_eq!(llm.include_contents, IncludeContents::None);
         assert!(llm.disallow_transfer_to_parent && llm.disallow_transfer_to_peers);
         assert_eq!((llm.output_key.as_deref(), llm.max_steps), (Some("answer"), Some(7)));

@@ -30,7 +30,7 @@ impl<'a> RecentHistory<'a> {
             history.bytes += bytes_of(content);
             if content.role.as_deref() == Some("model") {
                 history.step += 1;
-            } else if !is_context(content) && content.function_responses().next().is_none() {
+            } else if !is_of_engine(content) && content.function_responses().next().is_none() {
                 let text = text_of(content);
                 if !text.is_empty() {
                     history.user = text;
@@ -65,7 +65,8 @@ impl<'a> RecentHistory<'a> {
 
     /// Returns the tool results in the last message.
     pub(super) fn tool_results(&self) -> impl Iterator<Item = &'a FunctionResponse> + use<'a> {
-        self.request.contents.last().into_iter().flat_map(|content| content.function_responses())
+        let last = self.request.contents.iter().rev().find(|content| !content.is_instruction());
+        last.into_iter().flat_map(|content| content.function_responses())
     }
 
     /// Returns the texts of other agents since the last user text, newest first.
@@ -76,7 +77,7 @@ impl<'a> RecentHistory<'a> {
             .rev()
             .take_while(|content| {
                 content.role.as_deref() == Some("model")
-                    || is_context(content)
+                    || is_of_engine(content)
                     || content.function_responses().next().is_some()
             })
             .filter(|content| is_context(content))
@@ -131,6 +132,11 @@ impl<'a> TurnMatch<'a> {
         let text = self.history.contexts().next()?;
         Some(text.split_once("] said: ").map_or(text, |(_, quote)| quote))
     }
+}
+
+/// Returns true for a content in the user's role that is no message of the user.
+fn is_of_engine(content: &Content) -> bool {
+    is_context(content) || content.is_instruction()
 }
 
 fn is_context(content: &Content) -> bool {

@@ -60,6 +60,14 @@ async fn only_the_last_user_text_is_matched() {
 }
 
 #[tokio::test]
+async fn an_instruction_among_the_contents_is_no_message() {
+    let mut rolled = answered("roll", "roll_die", json!({ "result": 4 }));
+    rolled.contents.push_back(Content::instruction("Do not roll.").into());
+    assert_eq!(text(&dice(), rolled).await, "You rolled 4.");
+    assert_eq!(text(&dice(), request([Content::instruction("roll")])).await, "I only know dice.");
+}
+
+#[tokio::test]
 async fn all_conditions_of_a_turn_must_match_and_one_of_their_alternatives() {
     let model = Scripted::from_turns([
         Turn::new("both").user("a").user("b").tool("x").tool("y"),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{
     Agent, AgentKind, CallContext, CodeExecution, Example, ExampleProvider, Examples, GenerateContentConfig,
-    IncludeContents, Instruction, InstructionProvider, JsonMap, LlmAgent, Model, ModelRef, Planner, RunError, Tool,
+    IncludeContents, Instruction, InstructionProvider, JsonMap, LlmAgent, Model, ModelRef, Part, Planner, RunError,
+    Tool,
 };
 use schemars::JsonSchema;
 use serde_json::Value;
@@ -59,6 +60,19 @@ impl LlmAgentBuilder {
     /// Sets the instruction, with placeholders `{key}`, `{key?}`, `{app:key}`, `{artifact.name}`.
     pub fn instruction(mut self, text: impl Into<String>) -> Self {
         self.llm.instruction = Instruction::Template(text.into());
+        self
+    }
+
+    /// Adds text to the beginning of the system instruction, which is sent unchanged in every request, so that providers
+    /// find it in their prompt caches. The [`instruction`](Self::instruction) is then sent before the user's message.
+    pub fn static_instruction(self, text: impl Into<String>) -> Self {
+        self.static_instruction_part(Part::text(text))
+    }
+
+    /// Adds a text or a file to the beginning of the system instruction, as
+    /// [`static_instruction`](Self::static_instruction) does.
+    pub fn static_instruction_part(mut self, part: Part) -> Self {
+        self.llm.static_instruction.push(part);
         self
     }
 

@@ -153,11 +153,12 @@ impl<'a> TreeLoader<'a> {
 
     fn llm(&mut self, config: &AgentConfig, source: &Source<'_>) -> Result<LlmAgent, ConfigError> {
         let template = |text: &Option<String>| text.clone().map_or(Instruction::None, Instruction::Template);
-        if config.instruction.as_deref().is_none_or(|text| text.trim().is_empty()) {
+        let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
+        let instruction = non_empty(&config.instruction);
+        if instruction.is_none() && config.static_instruction.is_none() {
             let message = "Agent instruction is required: add `instruction: …`".into();
             return Err(source.error("instruction", "", message));
         }
-        let non_empty = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
         let (mut tools, mut toolsets) = (Vec::new(), Vec::new());
         for entry in &config.tools {
             if entry.name == TOOLSET {
@@ -170,7 +171,9 @@ impl<'a> TreeLoader<'a> {
         }
         Ok(LlmAgent {
             model: self.model(config, source)?,
-            instruction: template(&config.instruction),
+            instruction: template(&instruction),
+            static_instruction: config::static_instruction(config.static_instruction.as_ref())
+                .map_err(|message| source.error("static_instruction", "", message))?,
             global_instruction: template(&config.global_instruction),
             code_execution: self.code_execution(config, source)?,
             tools: self.tools(&tools, source)?,

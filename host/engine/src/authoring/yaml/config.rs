@@ -1,6 +1,6 @@
 //! The YAML form of an agent config.
 
-use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Planner};
+use hatchery_core::{GenerateContentConfig, HookPoint, JsonMap, Part, PartData, Planner};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -28,6 +28,8 @@ pub(super) struct AgentConfig {
     #[serde(default)]
     pub(super) fallback: Vec<String>,
     pub(super) instruction: Option<String>,
+    #[serde(alias = "staticInstruction")]
+    pub(super) static_instruction: Option<Value>,
     #[serde(alias = "globalInstruction")]
     pub(super) global_instruction: Option<String>,
     #[serde(alias = "includeContents")]
@@ -185,6 +187,7 @@ impl AgentConfig {
             ("model", self.model.is_some()),
             ("fallback", !self.fallback.is_empty()),
             ("instruction", self.instruction.is_some()),
+            ("static_instruction", self.static_instruction.is_some()),
             ("global_instruction", self.global_instruction.is_some()),
             ("include_contents", self.include_contents.is_some()),
             ("disallow_transfer_to_parent", self.disallow_transfer_to_parent),
@@ -227,6 +230,43 @@ impl AgentConfig {
 pub(super) fn code_reference(value: &Value) -> Option<&str> {
     let keys = value.as_object()?;
     keys.get("name")?.as_str().filter(|_| keys.keys().all(|key| key == "name" || key == "args"))
+}
+
+/// Reads a static instruction: a text, a part, a list of both, or a content, as ADK allows.
+pub(super) fn static_instruction(instruction: Option<&Value>) -> Result<Vec<Part>, String> {
+    let parts = match instruction {
+        None => return Ok(Vec::new()),
+        Some(Value::Array(parts)) => parts.clone(),
+        Some(Value::Object(content)) => match content.get("parts") {
+            Some(Value::Array(parts)) => parts.clone(),
+            Some(_) | None => vec![Value::Object(content.clone())],
+        },
+        Some(other) => vec![other.clone()],
+    };
+    let parts = parts.into_iter().map(static_part).collect::<Result<Vec<_>, _>>()?;
+    if parts.is_empty() {
+        Err("`static_instruction` is empty; write its text, or leave it out".into())
+    } else {
+        Ok(parts)
+    }
+}
+
+fn static_part(part: Value) -> Result<Part, String> {
+    let part = match part {
+        Value::String(text) => Part::text(text),
+        part @ Value::Object(_) => parse(part).map_err(|reason| format!("static_instruction: {reason}"))?,
+        _ => Part::default(),
+    };
+    match &part.data {
+        PartData::Text(text) if text.trim().is_empty() => {
+            Err("`static_instruction` has an empty text; write it, or leave it out".into())
+        }
+        PartData::Text(_) | PartData::InlineData(_) | PartData::FileData(_) => Ok(part),
+        _ => {
+            let kinds = "a text, `{ text: … }`, `{ inlineData: … }`, `{ fileData: … }`, or a list of these";
+            Err(format!("`static_instruction` can be {kinds}"))
+        }
+    }
 }
 
 /// Reads a planner: its name, or the settings of the model's own thinking.

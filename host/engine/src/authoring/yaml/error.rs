@@ -51,14 +51,8 @@ impl ConfigError {
 /// Returns the message for a key of ADK that the host does not have, with the key to use instead. `None` for other errors.
 fn replaced_key(message: &str) -> Option<String> {
     let key = message.strip_prefix("unknown field `")?.split('`').next()?;
-    let advice = match snake_case(key).as_str() {
-        "model_code" => {
-            "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`"
-        }
-        "static_instruction" => "is not a key here; begin `instruction` with its text",
-        _ => return None,
-    };
-    Some(format!("`{key}` {advice}"))
+    let advice = "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`";
+    (snake_case(key) == "model_code").then(|| format!("`{key}` {advice}"))
 }
 
 /// Removes names in camel case from a list of expected keys that has them in snake case too.

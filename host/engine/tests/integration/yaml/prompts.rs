@@ -1,4 +1,6 @@
-//! Planners and examples.
+//! Static instructions, planners and examples.
+
+use hatchery_core::{Blob, FileData};
 
 use super::*;
 
@@ -15,6 +17,41 @@ fn a_planner_is_a_name_or_the_settings_of_thinking() {
         let error = planner(wrong).unwrap_err();
         let text = "root_agent.yaml:3:1: `planner` can be `plan_re_act` or `{ thinking_config: { … } }`, not `";
         assert!(error.starts_with(text), "{error}");
+    }
+}
+
+fn static_instruction(value: &str) -> Result<Vec<Part>, String> {
+    let text = format!("name: root\nstatic_instruction: {value}\n");
+    load(folder(&[("root_agent.yaml", &text)]).path())
+        .map(|loaded| as_llm(&loaded.agent.kind).static_instruction.clone())
+}
+
+#[test]
+fn a_static_instruction_is_a_text_a_part_a_list_or_a_content() {
+    let menu = PartData::FileData(FileData { file_uri: "gs://hotel/menu.pdf".into(), ..FileData::default() });
+    let pixel = PartData::InlineData(Blob { mime_type: "image/png".into(), data: "milk".into(), display_name: None });
+    for (value, parts) in [
+        ("Serve {nobody}.", vec![Part::text("Serve {nobody}.")]),
+        ("{ text: Serve. }", vec![Part::text("Serve.")]),
+        ("[Serve., { file_data: { file_uri: gs://hotel/menu.pdf } }]", vec![Part::text("Serve."), menu.into()]),
+        ("{ parts: [{ inlineData: { mimeType: image/png, data: bWlsaw== } }] }", vec![pixel.into()]),
+    ] {
+        assert_eq!(static_instruction(value).unwrap(), parts, "{value}");
+    }
+}
+
+#[test]
+fn errors_of_a_static_instruction_name_what_it_can_be() {
+    let kinds =
+        "`static_instruction` can be a text, `{ text: … }`, `{ inlineData: … }`, `{ fileData: … }`, or a list of these";
+    for (value, error) in [
+        ("5", kinds),
+        ("{ name: lib.instruction }", kinds),
+        ("[{ functionCall: { name: x } }]", kinds),
+        ("[]", "`static_instruction` is empty; write its text, or leave it out"),
+        ("[x, '']", "`static_instruction` has an empty text; write it, or leave it out"),
+    ] {
+        assert_eq!(static_instruction(value).unwrap_err(), format!("root_agent.yaml:2:1: {error}"));
     }
 }
 
@@ -36,8 +73,8 @@ fn examples_are_a_list_or_a_providers_name() {
 }
 
 #[test]
-fn only_llm_agents_plan_and_have_examples() {
-    for key in ["planner", "examples"] {
+fn only_llm_agents_have_static_instructions_planners_and_examples() {
+    for key in ["static_instruction", "planner", "examples"] {
         let error = error_of(&format!("agent_class: LoopAgent\nname: root\n{key}: x\n"));
         assert_eq!(error, format!("root_agent.yaml:3:1: `{key}` is a key of LlmAgent, but this is a LoopAgent"));
     }

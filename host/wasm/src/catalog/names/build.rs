@@ -141,6 +141,7 @@ impl Builder<'_> {
         Ok(LlmAgent {
             model: llm.model.clone().map(ModelRef::Named),
             instruction: self.instruction(component, agent, &llm.instruction, InstructionScope::Agent)?,
+            static_instruction: Vec::new(),
             global_instruction: self.instruction(component, agent, &llm.global_instruction, InstructionScope::Tree)?,
             tools: self.tools(component, agent, &llm.tools)?,
             toolsets: llm.toolsets.iter().map(|set| self.toolset(component, set)).collect::<Result<_, _>>()?,
