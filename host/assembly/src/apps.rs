@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::app_files::AppFiles;
 use crate::config::{AppConfig, Config};
 use crate::models::{models_of_config, unusable_models};
-use crate::source::{AppSource, CatalogReport, ComponentDetail, RestoreError};
+use crate::source::{AppOrigin, AppSource, CatalogReport, ComponentDetail, RestoreError};
 
 /// The apps of another source, with their settings from a configuration.
 pub(crate) struct ConfiguredApps<S> {
@@ -109,6 +109,10 @@ impl<S: AppSource> AppSource for ConfiguredApps<S> {
 
     fn app_names(&self) -> Vec<String> {
         self.source.app_names()
+    }
+
+    fn app_origin(&self, name: &str) -> AppOrigin {
+        self.source.app_origin(name)
     }
 
     fn loading(&self) -> Vec<String> {

@@ -17,7 +17,7 @@ use crate::app_files::AppFiles;
 use crate::audit;
 use crate::config::{Config, FILE_NAME};
 use crate::source::{
-    AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
+    AppOrigin, AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
     RestoreError,
 };
 use crate::storage::DATA_FOLDER;
@@ -92,6 +92,11 @@ impl AppSource for CatalogHandle {
 
     fn app_names(&self) -> Vec<String> {
         self.current().apps.keys().cloned().collect()
+    }
+
+    fn app_origin(&self, name: &str) -> AppOrigin {
+        let is_of_component = self.current().app_file(name).is_some_and(is_component_file);
+        if is_of_component { AppOrigin::Component } else { AppOrigin::Yaml }
     }
 
     fn loading(&self) -> Vec<String> {
@@ -192,10 +197,14 @@ fn read_revision(handle: &CatalogHandle, name: &str, revision: &str) -> Result<V
 /// Returns the file of a component, also while it is rejected. `None` if there is none or files have a conflict.
 fn component_file<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Path> {
     let is_it = |status: &&FileStatus| {
-        let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
+        let is_component = is_component_file(&status.path);
         is_component && status.name == name && !matches!(status.state, FileState::Conflict { .. })
     };
     catalog.files.iter().find(is_it).map(|status| status.path.as_path())
+}
+
+fn is_component_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "wasm")
 }
 
 fn component_limits(limits: &Limits) -> ComponentLimits {
@@ -237,7 +246,7 @@ fn file_report(status: &FileStatus, catalog: &Catalog, directory: &Path) -> File
         FileState::Rejected { previous_serves, .. } => ("rejected", previous_serves),
         FileState::Conflict { .. } => ("conflict", false),
     };
-    let is_component = status.path.extension().is_some_and(|extension| extension == "wasm");
+    let is_component = is_component_file(&status.path);
     let is_active = is_component && (status.state == FileState::Loaded || previous_serves);
     let revision = catalog.components.get(&status.name).filter(|_| is_active);
     FileReport {
@@ -311,6 +320,7 @@ mod tests {
         let source = open(folder.path()).await;
         assert_eq!(source.app_names(), ["hello"]);
         assert_eq!(source.app("hello").unwrap().root().name, "greeter");
+        assert_eq!(source.app_origin("hello"), AppOrigin::Yaml);
         assert!(source.app("greeter").is_none());
         let report = source.report();
         assert_eq!(report.generation, 1);

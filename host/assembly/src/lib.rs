@@ -89,7 +89,7 @@ pub use host_key::HostKeyError;
 pub use services::ServiceSource;
 pub use settings::{Origin, Setting, SettingsReport};
 pub use source::{
-    AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
+    AppOrigin, AppSource, CatalogReport, ComponentDetail, ComponentLimits, ComponentReport, DrainingReport, FileReport,
     RestoreError,
 };
 pub use storage::Storage;

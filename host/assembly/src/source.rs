@@ -22,6 +22,11 @@ pub trait AppSource: Send + Sync {
     /// Returns the names of all apps, sorted.
     fn app_names(&self) -> Vec<String>;
 
+    /// Returns where the app of this name comes from. The default is a Rust program, for sources without files.
+    fn app_origin(&self, _name: &str) -> AppOrigin {
+        AppOrigin::Native
+    }
+
     /// Returns the names of apps and components that are still being loaded, sorted by file. The apps of a component
     /// are only known once it is loaded.
     fn loading(&self) -> Vec<String> {
@@ -66,6 +71,28 @@ pub trait AppSource: Send + Sync {
     /// Returns the YAML files of apps, for editing. `None` if there is no served folder.
     fn app_files(&self) -> Option<AppFiles> {
         None
+    }
+}
+
+/// Where an app comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppOrigin {
+    /// A `root_agent.yaml`.
+    Yaml,
+    /// An agent of a component.
+    Component,
+    /// The program that the host is part of.
+    Native,
+}
+
+impl AppOrigin {
+    /// Returns the origin in one word: `yaml`, `wasm` or `native`.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Yaml => "yaml",
+            Self::Component => "wasm",
+            Self::Native => "native",
+        }
     }
 }
 

@@ -103,6 +103,11 @@ impl Catalog {
         self.apps.get(name)
     }
 
+    /// Returns the file of the app with this name: a component, or a `root_agent.yaml`.
+    pub fn app_file(&self, name: &str) -> Option<&Path> {
+        self.app_files.get(name).map(PathBuf::as_path)
+    }
+
     /// Returns a sentence for each item of `component` whose unqualified name belongs to another component.
     pub fn shadowed_items(&self, component: &str) -> &[String] {
         self.shadowed.get(component).map(Vec::as_slice).unwrap_or_default()

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::app_files::AppFiles;
 use crate::models::{models_of, unusable_models};
-use crate::source::{AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
+use crate::source::{AppOrigin, AppSource, CatalogReport, ComponentDetail, FileReport, RestoreError};
 
 /// Native apps, and the apps of the folder. The catalog has no app with the name of a native one.
 pub(super) struct HostApps {
@@ -55,6 +55,11 @@ impl AppSource for HostApps {
             names.sort();
         }
         names
+    }
+
+    fn app_origin(&self, name: &str) -> AppOrigin {
+        let catalog = self.catalog.as_ref().filter(|_| !self.native.contains_key(name));
+        catalog.map_or(AppOrigin::Native, |catalog| catalog.app_origin(name))
     }
 
     fn loading(&self) -> Vec<String> {

@@ -14,6 +14,7 @@ use hatchery_models::ModelProvider;
 use hatchery_models::scripted::{Reply, Scripted};
 
 use super::*;
+use crate::source::AppOrigin;
 use crate::storage::Storage;
 use crate::trust::ConfigSource;
 
@@ -54,6 +55,15 @@ async fn a_host_without_a_folder_runs_native_agents() {
     assert_eq!(answer(&host, "parrot", "Hello").await, "Hello");
     let error = host.run("ghost", "ada", "first", "Hello").await.map(|_| ()).unwrap_err();
     assert_eq!(error.to_string(), "app `ghost` not found; available: parrot");
+    host.close().await;
+}
+
+#[tokio::test]
+async fn the_origin_of_an_app_is_its_file_or_the_program() {
+    let folder = folder(&[("hello/root_agent.yaml", YAML_AGENT), ("parrot/root_agent.yaml", YAML_AGENT)]);
+    let host = in_memory(folder.path()).agent(parrot("parrot")).open().await.unwrap();
+    let origins = ["hello", "parrot"].map(|app| host.apps().app_origin(app));
+    assert_eq!(origins, [AppOrigin::Yaml, AppOrigin::Native], "a native app precedes a file with its name");
     host.close().await;
 }
 

@@ -1,11 +1,12 @@
 //! The apps: `GET /list-apps`, and `GET /apps/{app}/app-info`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use hatchery::{CatalogReport, DevUi};
-use hatchery_core::{AgentId, AgentKind, FunctionDeclaration, Instruction};
+use hatchery::{AppOrigin, DevUi};
+use hatchery_core::{AgentId, AgentKind, FunctionDeclaration, Instruction, LlmAgent, Part, Tool};
 use hatchery_engine::App;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,24 +39,36 @@ struct AppInfo {
     name: String,
     root_agent_name: String,
     description: String,
-    /// `yaml`, or `wasm` for an app of a component.
+    /// `yaml`, `wasm` for an app of a component, or `native` for an app of the program that the host is part of.
     language: &'static str,
+    /// False: no toolset of the host operates a computer.
     is_computer_use: bool,
     /// The agents by name.
     agents: BTreeMap<String, AgentInfo>,
 }
 
+/// What is told about the agents of an app beside their names.
+#[derive(Clone, Copy)]
+struct Detail {
+    instructions: bool,
+    /// The schemas of the arguments and results of tools.
+    schemas: bool,
+}
+
+impl Detail {
+    /// The detail of lists, which may have many apps.
+    const LIST: Self = Self { instructions: false, schemas: false };
+}
+
 impl AppInfo {
-    fn new(app: &App, catalog: &CatalogReport, with_instructions: bool) -> Self {
+    fn new(app: &App, origin: AppOrigin, detail: Detail) -> Self {
         let root = app.root();
-        let is_of_component = catalog.components.iter().any(|component| component.agents.contains(&app.name));
-        let agents =
-            app.tree.iter().map(|(id, agent)| (agent.name.clone(), AgentInfo::new(app, id, with_instructions)));
+        let agents = app.tree.iter().map(|(id, agent)| (agent.name.clone(), AgentInfo::new(app, id, detail)));
         Self {
             name: app.name.clone(),
             root_agent_name: root.name.clone(),
             description: root.description.clone(),
-            language: if is_of_component { "wasm" } else { "yaml" },
+            language: origin.label(),
             is_computer_use: false,
             agents: agents.collect(),
         }
@@ -69,6 +82,9 @@ struct AgentInfo {
     description: String,
     /// The template of the instruction. Empty in lists, if it is computed, and if the client may not read it.
     instruction: String,
+    /// The texts of the static instruction. Absent if there is none, in lists, and if the client may not read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    static_instruction: Option<String>,
     /// `llm`, `sequential`, `parallel`, `loop` or `custom`.
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -78,14 +94,15 @@ struct AgentInfo {
 }
 
 impl AgentInfo {
-    fn new(app: &App, id: AgentId, with_instruction: bool) -> Self {
+    fn new(app: &App, id: AgentId, detail: Detail) -> Self {
         let agent = app.tree.agent(id);
-        let (model, instruction, tools) = match &agent.kind {
-            AgentKind::Llm(llm) => (llm.model.as_ref(), Some(&llm.instruction), llm.tools.as_slice()),
-            AgentKind::Custom(custom) => (custom.model.as_ref(), None, custom.tools.as_slice()),
-            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => (None, None, [].as_slice()),
+        let (model, tools) = match &agent.kind {
+            AgentKind::Llm(llm) => (llm.model.as_ref(), llm.tools.as_slice()),
+            AgentKind::Custom(custom) => (custom.model.as_ref(), custom.tools.as_slice()),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } => (None, [].as_slice()),
         };
-        let mut declarations: Vec<_> = tools.iter().map(|tool| ToolDeclaration::new(tool.declaration())).collect();
+        let declaration = |tool: &Arc<dyn Tool>| ToolDeclaration::new(tool.declaration(), detail.schemas);
+        let mut declarations: Vec<_> = tools.iter().map(declaration).collect();
         // The tools of toolsets are declared during runs.
         for name in tool_names(app, id) {
             if declarations.iter().all(|declaration| declaration.name != name) {
@@ -93,20 +110,31 @@ impl AgentInfo {
             }
         }
         let declare = |declaration| ToolInfo { function_declarations: vec![declaration] };
-        let instruction = match instruction.filter(|_| with_instruction) {
-            Some(Instruction::Template(text)) => text.clone(),
-            Some(Instruction::Computed(_) | Instruction::None) | None => String::new(),
+        let (instruction, static_instruction) = match &agent.kind {
+            AgentKind::Llm(llm) if detail.instructions => instructions(llm),
+            _ => (String::new(), None),
         };
         Self {
             name: agent.name.clone(),
             description: agent.description.clone(),
             instruction,
+            static_instruction,
             kind: agent.kind.label(),
             model: model.map(|model| model.name().to_owned()),
             tools: declarations.into_iter().map(declare).collect(),
             sub_agents: app.tree.children(id).iter().map(|id| app.tree.agent(*id).name.clone()).collect(),
         }
     }
+}
+
+/// Returns the template of an agent's instruction, and the texts of its static one.
+fn instructions(llm: &LlmAgent) -> (String, Option<String>) {
+    let template = match &llm.instruction {
+        Instruction::Template(text) => text.clone(),
+        Instruction::Computed(_) | Instruction::None => String::new(),
+    };
+    let texts: Vec<_> = llm.static_instruction.iter().filter_map(Part::as_text).collect();
+    (template, (!texts.is_empty()).then(|| texts.join("\n\n")))
 }
 
 /// A tool as Gemini's API declares it.
@@ -116,7 +144,7 @@ struct ToolInfo {
     function_declarations: Vec<ToolDeclaration>,
 }
 
-/// The declaration of a function. Tools of toolsets have only a name here.
+/// The declaration of a function. Tools of toolsets have only a name here, and those in lists have no schemas.
 #[derive(Default, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct ToolDeclaration {
@@ -131,12 +159,13 @@ struct ToolDeclaration {
 }
 
 impl ToolDeclaration {
-    fn new(declaration: &FunctionDeclaration) -> Self {
+    fn new(declaration: &FunctionDeclaration, with_schemas: bool) -> Self {
+        let schema = |schema: &Option<Value>| schema.clone().filter(|_| with_schemas);
         Self {
             name: declaration.name.clone(),
             description: declaration.description.clone(),
-            parameters_json_schema: declaration.parameters.clone(),
-            response_json_schema: declaration.response.clone(),
+            parameters_json_schema: schema(&declaration.parameters),
+            response_json_schema: schema(&declaration.response),
         }
     }
 }
@@ -167,9 +196,9 @@ async fn list_apps(
     if !query.detailed {
         return Json(AppList::Names(names));
     }
-    let catalog = state.source().report();
-    let apps = names.iter().filter_map(|name| state.source().app(name));
-    Json(AppList::Detailed { apps: apps.map(|app| AppInfo::new(&app, &catalog, false)).collect() })
+    let source = state.source();
+    let info = |name: &String| Some(AppInfo::new(&source.app(name)?, source.app_origin(name), Detail::LIST));
+    Json(AppList::Detailed { apps: names.iter().filter_map(info).collect() })
 }
 
 /// Returns an app with its agents and their tools.
@@ -186,8 +215,9 @@ async fn app_info(
 ) -> Result<Json<AppInfo>, ApiError> {
     let app = state.app(&app)?;
     // An instruction may be meant for the model only.
-    let with_instructions = state.config().dev_ui() == DevUi::Full && principal.scope().is_none();
-    Ok(Json(AppInfo::new(&app, &state.source().report(), with_instructions)))
+    let instructions = state.config().dev_ui() == DevUi::Full && principal.scope().is_none();
+    let detail = Detail { instructions, schemas: true };
+    Ok(Json(AppInfo::new(&app, state.source().app_origin(&app.name), detail)))
 }
 
 #[cfg(test)]
@@ -198,19 +228,36 @@ mod tests {
 
     use super::*;
 
+    fn info(app: &App, detail: Detail) -> Value {
+        serde_json::to_value(AppInfo::new(app, AppOrigin::Native, detail)).unwrap()
+    }
+
     #[test]
     fn agents_are_described_as_clients_expect() {
-        let tool = function_tool("book", "Books.", |_: JsonMap, _| async { Ok(()) });
-        let planner = llm("planner").model("m").instruction("Plan for {user}.").tool(tool);
-        let app = App::new("trip", sequential("root").sub_agent(planner).build().unwrap()).unwrap();
-        let info = serde_json::to_value(AppInfo::new(&app, &CatalogReport::default(), true)).unwrap();
-        assert_eq!((&info["rootAgentName"], &info["language"]), (&json!("root"), &json!("yaml")));
-        assert_eq!(info["agents"]["root"]["sub_agents"], json!(["planner"]));
-        let planner = &info["agents"]["planner"];
+        let schema = json!({"type": "object"});
+        let tool = function_tool("book", "Books.", |_: JsonMap, _| async { Ok(()) }).parameters(schema.clone());
+        let planner = llm("planner").model("m").instruction("Plan for {user}.").static_instruction("Be fixed.");
+        let app = sequential("root").sub_agent(planner.static_instruction("Be still.").tool(tool)).build().unwrap();
+        let app = App::new("trip", app).unwrap();
+        let shown = info(&app, Detail { instructions: true, schemas: true });
+        assert_eq!((&shown["rootAgentName"], &shown["language"]), (&json!("root"), &json!("native")));
+        assert_eq!(shown["agents"]["root"]["sub_agents"], json!(["planner"]));
+        let planner = &shown["agents"]["planner"];
         assert_eq!((&planner["instruction"], &planner["model"]), (&json!("Plan for {user}."), &json!("m")));
-        let declaration = &planner["tools"][0]["functionDeclarations"][0];
-        assert_eq!((&declaration["name"], &declaration["description"]), (&json!("book"), &json!("Books.")));
-        let listed = serde_json::to_value(AppInfo::new(&app, &CatalogReport::default(), false)).unwrap();
-        assert_eq!(listed["agents"]["planner"]["instruction"], "");
+        assert_eq!(planner["static_instruction"], "Be fixed.\n\nBe still.");
+        let declaration = json!({"name": "book", "description": "Books.", "parametersJsonSchema": schema});
+        assert_eq!(planner["tools"][0]["functionDeclarations"][0], declaration);
+    }
+
+    #[test]
+    fn agents_in_lists_have_no_instructions_and_no_schemas_of_tools() {
+        let tool = function_tool("book", "Books.", |_: JsonMap, _| async { Ok(()) });
+        let tool = tool.parameters(json!({"type": "object"}));
+        let planner = llm("planner").instruction("Plan.").static_instruction("Be fixed.").tool(tool).build().unwrap();
+        let listed = info(&App::new("trip", planner).unwrap(), Detail::LIST);
+        let planner = &listed["agents"]["planner"];
+        assert_eq!((&planner["instruction"], planner.get("static_instruction")), (&json!(""), None));
+        let declarations = json!([{"functionDeclarations": [{"name": "book", "description": "Books."}]}]);
+        assert_eq!(planner["tools"], declarations);
     }
 }

@@ -32,6 +32,8 @@ async fn a_detailed_list_contains_the_agents_of_apps() {
         })
     );
     assert_eq!(list["apps"][3]["language"], "yaml");
+    assert_eq!(list["apps"][4]["language"], "native");
+    assert_eq!(host.get_json("/apps/waits/app-info").await["language"], "native");
     assert_eq!(host.get_json("/apps/says/app-info").await, list["apps"][2]);
     problem(host.get("/apps/nobody/app-info").await, 404, "APP_NOT_FOUND").await;
 }

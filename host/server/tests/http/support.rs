@@ -5,7 +5,7 @@ use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hatchery::{AppSource, CatalogReport, ComponentReport, FileReport, RetentionConfig, ServerConfig};
+use hatchery::{AppOrigin, AppSource, CatalogReport, ComponentReport, FileReport, RetentionConfig, ServerConfig};
 use hatchery_core::{
     Agent, AgentContext, AgentKind, ArtifactService, Content, CustomAgent, CustomAgentSpec, EventData, RunError,
     Services, SessionService, SpanExporter, Timestamp,
@@ -119,6 +119,14 @@ impl AppSource for FakeSource {
 
     fn app_names(&self) -> Vec<String> {
         self.0.iter().map(|app| app.name.clone()).collect()
+    }
+
+    fn app_origin(&self, name: &str) -> AppOrigin {
+        match name {
+            "says" => AppOrigin::Component,
+            "streams" => AppOrigin::Yaml,
+            _ => AppOrigin::Native,
+        }
     }
 
     fn report(&self) -> CatalogReport {

@@ -22,6 +22,8 @@ export type AgentInfo = {
   kind: string;
   model?: string;
   name: string;
+  /** The texts of the static instruction. Absent if there is none, in lists, and if the client may not read it. */
+  static_instruction?: string;
   sub_agents: string[];
   tools: ToolInfo[];
 };
@@ -44,8 +46,9 @@ export type AppInfo = {
   /** The agents by name. */
   agents: { [key: string]: AgentInfo };
   description: string;
+  /** False: no toolset of the host operates a computer. */
   isComputerUse: boolean;
-  /** `yaml`, or `wasm` for an app of a component. */
+  /** `yaml`, `wasm` for an app of a component, or `native` for an app of the program that the host is part of. */
   language: string;
   name: string;
   rootAgentName: string;
@@ -898,7 +901,7 @@ export type ToolCall = {
   stateDelta: JsonObject;
 };
 
-/** The declaration of a function. Tools of toolsets have only a name here. */
+/** The declaration of a function. Tools of toolsets have only a name here, and those in lists have no schemas. */
 export type ToolDeclaration = {
   description: string;
   name: string;
