@@ -59,6 +59,9 @@ impl Tokens {
         let user = user.ok_or(Refusal::InvalidToken("it names no user"))?;
         let invalid = |_| Refusal::InvalidToken("the name of its user is too long, or has control characters");
         IdKind::User.check(user).map_err(invalid)?;
+        if !self.config.users.is_empty() && !self.config.users.iter().any(|known| known == user) {
+            return Err(Refusal::InvalidToken("its user is not in `server.auth.oidc.users`"));
+        }
         if hatchery_a2a::is_reserved_user(user) || hatchery_mcp::is_reserved_user(user) {
             return Err(Refusal::InvalidToken("the name of its user is reserved for clients without credentials"));
         }

@@ -259,6 +259,17 @@ async fn an_algorithm_that_is_not_configured_is_refused() {
 }
 
 #[tokio::test]
+async fn tokens_of_users_who_are_not_named_are_refused() {
+    let key = Key::new("k", Algorithm::EdDSA);
+    let config = OidcConfig { users: vec!["u".into(), "v".into()], ..OidcConfig::default() };
+    let (_issuer, host) = Issuer::start(&[&key], config).await;
+    for user in ["u", "v"] {
+        assert_eq!(list_apps(&host, &key.sign(&claims_with("sub", json!(user)))).await.status(), 200, "{user}");
+    }
+    assert_refused(&host, &key.sign(&claims_with("sub", json!("w"))), "another user").await;
+}
+
+#[tokio::test]
 async fn claims_are_the_user_and_the_role() {
     let key = Key::new("k", Algorithm::EdDSA);
     let config = OidcConfig {

@@ -96,6 +96,9 @@ pub struct OidcConfig {
     pub clock_skew: Duration,
     /// The claim with the id of the user. Default: `sub`.
     pub user_claim: String,
+    /// The users whose tokens are accepted, for issuers that issue tokens to everybody. Default: all.
+    #[serde(deserialize_with = "one_or_many")]
+    pub users: Vec<String>,
     /// The claim with the role, `use` or `operate`, or with a list that has one of them: its name, or a JSON pointer
     /// such as `/realm_access/roles`. Default: none, and all tokens have the role `use`.
     pub role_claim: Option<String>,
@@ -113,6 +116,7 @@ impl Default for OidcConfig {
             algorithms: vec![TokenAlgorithm::Rs256, TokenAlgorithm::Es256, TokenAlgorithm::EdDsa],
             clock_skew: Duration::from_secs(60),
             user_claim: "sub".into(),
+            users: Vec::new(),
             role_claim: None,
             apps: vec!["*".into()],
         }

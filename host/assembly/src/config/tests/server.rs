@@ -77,7 +77,7 @@ fn keys_and_tokens_of_clients_are_read() {
         "server:\n  auth:\n    keys:\n      - {{name: ci, from: CI_KEY, apps: dice, user: bot}}\n      \
          - {{name: ops, sha256: {hash}, role: operate}}\n      - {{name: web, file: keys/web}}\n    \
          oidc: {{issuer: 'https://id.example', audience: hatchery, jwks_url: 'https://id.example/keys', algorithms: [EdDSA], \
-         clock_skew: 30s, user_claim: email, role_claim: roles, apps: [dice]}}\n",
+         clock_skew: 30s, user_claim: email, users: ann@example.org, role_claim: roles, apps: [dice]}}\n",
     ));
     let auth = auth.unwrap().server.auth.unwrap();
     let key = |name: &str| ClientKeyConfig { name: name.into(), ..ClientKeyConfig::default() };
@@ -102,6 +102,7 @@ fn keys_and_tokens_of_clients_are_read() {
             algorithms: vec![TokenAlgorithm::EdDsa],
             clock_skew: Duration::from_secs(30),
             user_claim: "email".into(),
+            users: vec!["ann@example.org".into()],
             role_claim: Some("roles".into()),
             apps: vec!["dice".into()],
         }
