@@ -63,7 +63,7 @@ pub use retention::RetentionConfig;
 pub use retrieval::RetrievalConfig;
 pub use server::{
     BasePath, ClientKeyConfig, CorsConfig, DevUi, OidcConfig, Role, ServerAuthConfig, ServerConfig, TlsConfig,
-    TokenAlgorithm,
+    TokenAlgorithm, TriggerSource,
 };
 pub use value::ValueConfig;
 

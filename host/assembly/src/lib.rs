@@ -75,8 +75,8 @@ pub use config::{
     McpPromptRole, McpResourceConfig, McpSamplingConfig, McpServerConfig, MemorySearchConfig, ModelPrice, ModelsConfig,
     OAuth2ClientPlacement, OAuth2Config, OidcConfig, OpenApiConfig, OpenIdConnectConfig, PlainDataConfig, PricesConfig,
     QuotaOverrides, RegistryConfig, RetentionConfig, RetrievalConfig, Role, ServerAuthConfig, ServerConfig,
-    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, UserApiKeyConfig, UserAuthConfig,
-    UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
+    ServiceAccountConfig, TlsConfig, TokenAlgorithm, ToolExecutionConfig, TriggerSource, UserApiKeyConfig,
+    UserAuthConfig, UserHttpScheme, UserOAuth2Config, ValueConfig, VertexConfig, VertexOperation,
 };
 pub use hatchery_a2a::A2aService;
 pub use hatchery_mcp::Browser;

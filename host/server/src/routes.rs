@@ -22,6 +22,7 @@ mod stats;
 mod status;
 mod tool_calls;
 mod traces;
+mod triggers;
 mod ws;
 
 use axum::Router;
@@ -68,6 +69,7 @@ fn groups() -> ApiRouter {
         .merge(status::routes())
         .merge(tool_calls::routes())
         .merge(traces::routes())
+        .merge(triggers::routes())
         .merge(ws::routes())
 }
 

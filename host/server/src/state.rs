@@ -13,7 +13,7 @@ use hatchery_eval::{EvalStore, Evaluations};
 use hatchery_mcp::{McpEndpoint, McpServers, McpService};
 use hatchery_openapi::Apis;
 use hatchery_telemetry::{HostEvents, Metrics, TraceStore};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::auth::Authentication;
@@ -56,6 +56,8 @@ struct StateInner {
     tls: OnceLock<Tls>,
     host_events: HostEvents,
     drafts: Drafts,
+    /// Places for runs of triggers.
+    triggers: Semaphore,
     /// Cancelled when the server stops.
     stop: CancellationToken,
     retention: watch::Sender<RetentionConfig>,
@@ -71,6 +73,7 @@ impl AppState {
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
         let live = LiveConnections::default();
+        let triggers = Semaphore::new(config.max_concurrent_triggers.get().min(Semaphore::MAX_PERMITS));
         let shared = StateInner {
             runner,
             source,
@@ -92,6 +95,7 @@ impl AppState {
             tls: OnceLock::new(),
             host_events: HostEvents::default(),
             drafts: Drafts::default(),
+            triggers,
             stop: CancellationToken::new(),
             retention: watch::Sender::new(RetentionConfig::default()),
             settings: ArcSwap::default(),
@@ -299,6 +303,11 @@ impl AppState {
 
     pub(crate) fn drafts(&self) -> &Drafts {
         &self.shared.drafts
+    }
+
+    /// Returns the places for runs of triggers.
+    pub(crate) fn triggers(&self) -> &Semaphore {
+        &self.shared.triggers
     }
 
     /// Returns a token that is cancelled when the server stops, for responses without their own end.

@@ -5,6 +5,7 @@ mod base_path;
 mod cors;
 mod tls;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -68,6 +69,11 @@ pub struct ServerConfig {
     pub cancel_on_disconnect: bool,
     /// True if clients may create sessions with given events.
     pub allow_import: bool,
+    /// The services whose events start runs, each in a session of its own. Default: none.
+    #[serde(deserialize_with = "one_or_many")]
+    pub triggers: Vec<TriggerSource>,
+    /// Maximum number of runs of events at a time; further ones wait.
+    pub max_concurrent_triggers: NonZeroUsize,
     /// The file with the key that signs events, for hosts that share sessions. Default: `host.key` in the data folder.
     /// `HATCHERY_SECRET_FILE` takes precedence.
     pub secret_file: Option<PathBuf>,
@@ -89,6 +95,9 @@ pub struct ServerConfig {
     /// Interval of keep-alive comments in an idle event stream, and of pings in a live run.
     #[serde(skip)]
     pub keep_alive: Duration,
+    /// Delay of the first retry of an event whose run was refused because of too many requests. It doubles each time.
+    #[serde(skip)]
+    pub trigger_retry_delay: Duration,
     /// Time for active runs to end when the server stops.
     #[serde(deserialize_with = "units::deserialize_duration")]
     pub drain_timeout: Duration,
@@ -104,6 +113,26 @@ pub enum DevUi {
     Read,
     /// Pages that also send messages and change sessions and components.
     Full,
+}
+
+/// A service whose events start runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TriggerSource {
+    /// Push subscriptions of Google Cloud Pub/Sub.
+    Pubsub,
+    /// Eventarc, and everything else that sends CloudEvents over HTTP.
+    Eventarc,
+}
+
+impl TriggerSource {
+    /// Returns the word of the configuration, which is the end of the route too.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Pubsub => "pubsub",
+            Self::Eventarc => "eventarc",
+        }
+    }
 }
 
 impl ServerConfig {
@@ -173,6 +202,8 @@ impl Default for ServerConfig {
             live_idle_timeout: Duration::from_secs(600),
             cancel_on_disconnect: false,
             allow_import: false,
+            triggers: Vec::new(),
+            max_concurrent_triggers: NonZeroUsize::MIN.saturating_add(9),
             secret_file: None,
             dev_ui: None,
             dev_ui_folder: None,
@@ -180,6 +211,7 @@ impl Default for ServerConfig {
             body_idle_timeout: Duration::from_secs(30),
             min_body_rate: ByteSize(1 << 10),
             keep_alive: Duration::from_secs(15),
+            trigger_retry_delay: Duration::from_secs(1),
             drain_timeout: Duration::from_secs(10),
         }
     }

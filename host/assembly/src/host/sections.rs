@@ -40,6 +40,7 @@ const SECTIONS: &[Section] = &[
     at_start!("instances", instances),
     at_start!("server.base_path", server.base_path),
     at_start!("server.secret_file", server.secret_file),
+    at_start!("server.max_concurrent_triggers", server.max_concurrent_triggers),
     // The listener speaks either HTTP or HTTPS; its certificate can be replaced.
     Section {
         key: "server.tls",
@@ -98,6 +99,7 @@ const SECTIONS: &[Section] = &[
     live!("server.live_idle_timeout", server.live_idle_timeout),
     live!("server.cancel_on_disconnect", server.cancel_on_disconnect),
     live!("server.allow_import", server.allow_import),
+    live!("server.triggers", server.triggers),
     live!("server.dev_ui", server.dev_ui),
     live!("server.drain_timeout", server.drain_timeout),
     live!("audit", audit),

@@ -74,6 +74,8 @@ fn server(config: &ServerConfig) -> Values {
         live_idle_timeout,
         cancel_on_disconnect,
         allow_import,
+        triggers,
+        max_concurrent_triggers,
         secret_file,
         dev_ui: _,
         drain_timeout,
@@ -83,6 +85,7 @@ fn server(config: &ServerConfig) -> Values {
         body_idle_timeout: _,
         min_body_rate: _,
         keep_alive: _,
+        trigger_retry_delay: _,
     } = config;
     let secret_file = secret_file.as_ref().map(|file| ("secret_file", file.display().to_string().into()));
     let values = vec![
@@ -100,6 +103,8 @@ fn server(config: &ServerConfig) -> Values {
         ("live_idle_timeout", time(*live_idle_timeout)),
         ("cancel_on_disconnect", (*cancel_on_disconnect).into()),
         ("allow_import", (*allow_import).into()),
+        ("triggers", triggers.iter().map(|source| source.label()).collect::<Vec<_>>().into()),
+        ("max_concurrent_triggers", max_concurrent_triggers.get().into()),
         ("dev_ui", config.dev_ui().label().into()),
         ("drain_timeout", time(*drain_timeout)),
     ];

@@ -33,7 +33,9 @@ impl Requirement {
                 (Some(app), Some(user)) => Self::User { app, user },
                 _ => Self::Operator,
             },
-            ["apps", app, "app-info"] => decode(app).map_or(Self::Operator, Self::App),
+            ["apps", app, "app-info"] | ["apps", app, "trigger", "pubsub" | "eventarc"] => {
+                decode(app).map_or(Self::Operator, Self::App)
+            }
             [".well-known", "agent-card.json" | "agent.json"] => Self::EveryApp("the default app"),
             ["a2a", app, ..] => match decode(app) {
                 // ADK's clients mean the default app if there is none of this name.
@@ -84,6 +86,7 @@ mod tests {
             "/metrics",
             "/dev/apps/dice/users/u/sessions/s/events/e/graph",
             "/apps/dice/eval_sets",
+            "/apps/dice/trigger/kafka",
             "/apps/dice",
             "//apps/dice/users/u/sessions",
             "/apps/../components",
@@ -97,7 +100,7 @@ mod tests {
         assert_eq!(Requirement::for_path("/run"), Requirement::Client);
         assert_eq!(Requirement::for_path("/config/telemetry"), Requirement::Client);
         assert_eq!(Requirement::for_path("/health"), Requirement::None);
-        for path in ["/a2a/dice/v1/tasks", "/apps/dice/app-info"] {
+        for path in ["/a2a/dice/v1/tasks", "/apps/dice/app-info", "/apps/dice/trigger/pubsub"] {
             assert_eq!(Requirement::for_path(path), Requirement::App("dice".into()), "{path}");
         }
         assert_eq!(Requirement::for_path("/apps/%ff/app-info"), Requirement::Operator);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hatchery::{DevUi, ServerConfig};
+use hatchery::{DevUi, ServerConfig, TriggerSource};
 use reqwest::{Method, RequestBuilder, header};
 use serde_json::{Value, json};
 
@@ -21,7 +21,9 @@ struct Described {
 
 impl Described {
     async fn start() -> Self {
-        let host = Host::with(ServerConfig { dev_ui: Some(DevUi::Full), ..ServerConfig::default() }).await;
+        let triggers = vec![TriggerSource::Pubsub, TriggerSource::Eventarc];
+        let config = ServerConfig { dev_ui: Some(DevUi::Full), triggers, ..ServerConfig::default() };
+        let host = Host::with(config).await;
         let document = host.get_json("/openapi.json").await;
         let items = document["paths"].as_object().unwrap().values().flat_map(|item| item.as_object().unwrap());
         let mut operations = BTreeMap::new();
@@ -194,6 +196,10 @@ async fn every_operation_answers_as_the_document_says() {
     described.call("sessions.update", session, Some(json!({"stateDelta": {"b": 2}}))).await;
     described.call("sessions.read", &format!("{session}?numRecentEvents=2"), None).await;
     described.call("graphs.event_graph", &format!("{session}/events/{event}/graph"), None).await;
+
+    let message = json!({"message": {"data": "aGk=", "attributes": {"a": "b"}, "messageId": "7"}, "subscription": "s"});
+    described.call("triggers.pubsub", "/apps/says/trigger/pubsub", Some(message)).await;
+    described.call("triggers.eventarc", "/apps/says/trigger/eventarc", Some(json!({"id": "e", "data": {}}))).await;
 
     described.call("traces.session", "/debug/trace/session/s", None).await;
     described.call("traces.session_of_app", "/dev/apps/says/debug/trace/session/s", None).await;

@@ -2,7 +2,7 @@
 //! of them.
 
 use futures::StreamExt;
-use hatchery::{DevUi, ServerConfig};
+use hatchery::{DevUi, ServerConfig, TriggerSource};
 use serde_json::{Value, json};
 
 use crate::support::{Host, run_body};
@@ -196,6 +196,7 @@ fn bodies() -> Vec<Vec<u8>> {
         json!({"evalId": "c", "sessionId": "s", "userId": "u"}),
         json!({"args": {"a": [[[[]]]]}, "state": {}}),
         json!({"files": {"root_agent.yaml": "name: says"}, "known": {}}),
+        json!({"message": {"data": "aGk=", "messageId": "7"}, "subscription": "s"}),
         json!({"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {}}),
     ];
     let raw = [format!("{}1{}", "[".repeat(5000), "]".repeat(5000)), "--x\r\n\r\n".to_owned(), "key=x".to_owned()];
@@ -239,7 +240,8 @@ fn problem_of(request: &[u8], response: &[u8]) -> Option<String> {
 
 #[tokio::test]
 async fn ten_thousand_generated_requests_find_no_failure_and_leave_nothing() {
-    let config = ServerConfig { dev_ui: Some(DevUi::Full), allow_import: true, ..ServerConfig::default() };
+    let triggers = vec![TriggerSource::Pubsub, TriggerSource::Eventarc];
+    let config = ServerConfig { dev_ui: Some(DevUi::Full), allow_import: true, triggers, ..ServerConfig::default() };
     let host = Host::with(config).await;
     for app in ["says", "streams"] {
         host.session(app).await;

@@ -34,4 +34,5 @@ mod tls;
 mod tokens;
 mod tool_calls;
 mod traces;
+mod triggers;
 mod ws;

@@ -398,7 +398,7 @@ pub async fn problem(response: Response, status: u16, code: &str) -> Value {
     body
 }
 
-fn client() -> Client {
+pub fn client() -> Client {
     static PROVIDER: Once = Once::new();
     // A host installs it as well.
     PROVIDER.call_once(|| drop(rustls::crypto::aws_lc_rs::default_provider().install_default()));

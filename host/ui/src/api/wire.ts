@@ -731,6 +731,21 @@ export type Problem = {
   title: string;
 };
 
+/** A message of Pub/Sub. */
+export type PubSubMessage = {
+  attributes?: { [key: string]: string };
+  /** Base64 of a text. */
+  data?: string;
+  messageId?: string;
+  publishTime?: string;
+};
+
+/** The body of a Pub/Sub push subscription. */
+export type PubSubTriggerRequest = {
+  message: PubSubMessage;
+  subscription?: string;
+};
+
 /** The median, the 99th percentile and the maximum. The first two may be up to one eighth too high. */
 export type Quantiles = {
   max: number;
@@ -918,6 +933,12 @@ export type ToolInfo = {
 export type Transcription = {
   finished?: boolean;
   text?: string;
+};
+
+/** The answer to an event whose run has ended. */
+export type TriggerResponse = {
+  /** `success`. */
+  status: string;
 };
 
 export type UpdateBody = {

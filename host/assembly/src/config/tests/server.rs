@@ -174,6 +174,20 @@ fn authentication_that_cannot_be_meant_is_an_error() {
 }
 
 #[test]
+fn triggers_are_off_unless_their_sources_are_named() {
+    assert!(parse("").unwrap().server.triggers.is_empty());
+    let server = |settings: &str| parse(&format!("server: {{{settings}}}")).map(|config| config.server);
+    assert_eq!(server("triggers: pubsub").unwrap().triggers, [TriggerSource::Pubsub]);
+    let both = server("triggers: [pubsub, eventarc], max_concurrent_triggers: 3").unwrap();
+    assert_eq!(both.triggers, [TriggerSource::Pubsub, TriggerSource::Eventarc]);
+    assert_eq!((both.max_concurrent_triggers.get(), ServerConfig::default().max_concurrent_triggers.get()), (3, 10));
+    let error = server("triggers: [kafka]").unwrap_err();
+    assert!(error.contains("unknown variant `kafka`, expected `pubsub` or `eventarc`"), "{error}");
+    let error = server("max_concurrent_triggers: 0").unwrap_err();
+    assert!(error.contains("integer `0`, expected a nonzero usize"), "{error}");
+}
+
+#[test]
 fn the_schema_has_the_keys_of_access() {
     let schema = Config::json_schema();
     let server = &schema["properties"]["server"]["properties"];
