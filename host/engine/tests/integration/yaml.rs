@@ -12,7 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{
     AgentKind, CallContext, Example, ExampleProvider, Examples, HookPoint, IncludeContents, Instruction, LlmAgent,
-    Part, PartData, Planner, RunError,
+    Part, Planner, RunError,
 };
 use hatchery_engine::StaticCatalog;
 use hatchery_engine::yaml::{AgentLoader, LoadedAgent, load_agent};

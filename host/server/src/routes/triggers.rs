@@ -139,7 +139,7 @@ async fn run_with_retries(state: &AppState, app: &Arc<App>, first: RunRequest) -
     for delay in backoff.with_max_times(MAX_RETRIES).with_jitter().build() {
         let Err(failure) = run_once(state, app, request).await else { return Ok(()) };
         let Some(delay) = failure.retry_delay(delay) else { return Err(failure.into()) };
-        tracing::warn!(app = app.name, session = first.session, ?delay, "the run of an event is tried again");
+        tracing::warn!(app = %app.name, session = %first.session, ?delay, "the run of an event is tried again");
         unless_stopped(state, tokio::time::sleep(delay)).await?;
         request = failure.next_request(&first);
     }
@@ -151,12 +151,12 @@ async fn run_once(state: &AppState, app: &Arc<App>, request: RunRequest) -> Resu
     let _place = unless_stopped(state, state.triggers().acquire()).await?;
     let permit = state.acquire_run_permit()?;
     let run = state.runner().run_inline(app.clone(), request, permit).await;
-    let mut run = run.map_err(|error| Failure::Run { error: error.into(), id: None })?;
+    let mut run = run.map_err(|error| Failure::of_run(error, None))?;
     let mut id = None;
     while let Some(item) = run.next().await {
         match item {
             Ok(event) => id = Some(event.invocation_id.clone()),
-            Err(error) => return Err(Failure::Run { error: error.into(), id }),
+            Err(error) => return Err(Failure::of_run(error, id)),
         }
     }
     Ok(())
@@ -172,10 +172,14 @@ enum Failure {
     /// The host begins no runs at present.
     Refused(ApiError),
     /// The run has failed. The id is known if it has begun.
-    Run { error: ApiError, id: Option<String> },
+    Run { error: Box<ApiError>, id: Option<String> },
 }
 
 impl Failure {
+    fn of_run(error: RunError, id: Option<String>) -> Self {
+        Self::Run { error: Box::new(error.into()), id }
+    }
+
     /// Returns the time until the next attempt. `None` if there is none.
     fn retry_delay(&self, backoff: Duration) -> Option<Duration> {
         match self {
@@ -209,7 +213,7 @@ impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => error,
-            Failure::Run { error, .. } => Self { status: StatusCode::INTERNAL_SERVER_ERROR, ..error },
+            Failure::Run { error, .. } => Self { status: StatusCode::INTERNAL_SERVER_ERROR, ..*error },
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Static instructions, planners and examples.
 
-use hatchery_core::{Blob, FileData};
+use hatchery_core::{Blob, FileData, PartData};
 
 use super::*;
 
