@@ -107,6 +107,12 @@ impl LoopDriver<'_> {
         self.replay.replay_or_run(self.cx, |_| true, live).await
     }
 
+    /// Returns the driver of the same agent whose events have the changes of another context.
+    fn in_context<'b>(&'b self, cx: &'b AgentContext) -> LoopDriver<'b> {
+        let Self { run, id, llm, cx: _, replay, tools } = self;
+        LoopDriver { run, id: *id, llm, cx, replay, tools: tools.clone() }
+    }
+
     /// Returns the input of a live conversation. `None` if the model is called instead.
     fn live_input(&self) -> Option<&LiveInput> {
         let RunContext { app, invocation, live, .. } = self.run.as_ref();

@@ -402,7 +402,8 @@ impl<'a> Conversation<'a> {
                 // The history needs a response to each call.
                 let error = json!({"error": "the model has cancelled the call"});
                 let content = tools::responses_to(&call, &error);
-                self.driver.cx.emit(EventData { content: Some(Arc::new(content)), ..EventData::default() }).await?;
+                let data = EventData { content: Some(Arc::new(content)), ..EventData::default() };
+                tools::batch_context(self.driver.cx).emit(data).await?;
                 return Ok(None);
             }
         };

@@ -1,6 +1,7 @@
 //! Live runs: conversations with a live model, and text models turn by turn, through the hooks, tools and limits of
 //! runs.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,10 +10,12 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream;
 use hatchery_core::{
-    Blob, CallContext, Callback, Content, FunctionDeclaration, HookPoint, JsonMap, LiveRequest, LiveRequestQueue,
-    LiveResponse, LlmResponse, Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool, ToolError,
+    Agent, Blob, CallContext, Callback, Content, Event, FunctionDeclaration, HookPoint, JsonMap, LiveRequest,
+    LiveRequestQueue, LiveResponse, LlmResponse, Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool,
+    ToolError,
 };
 use hatchery_engine::LiveRunRequest;
+use hatchery_engine::build::function_tool;
 use hatchery_engine::builtin::StopStreaming;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -54,11 +57,27 @@ async fn hooks_and_tools_work_in_a_conversation_as_in_a_run() {
     assert_eq!((&state["answer"], &state["called"]), (&json!("it is marked"), &json!(true)));
 }
 
-/// A tool that ends once the callback for the chunks of the model waits for it.
+/// A tool that ends once the callback for the words of the model waits for it. The callback sets the state key `heard`.
 struct Meeting {
     declaration: Arc<FunctionDeclaration>,
+    /// Whether the callback waits for the tool at a chunk, or at the whole text.
+    is_at_chunk: bool,
     arrived: Notify,
     called: Notify,
+}
+
+impl Meeting {
+    fn new(is_at_chunk: bool) -> Arc<Self> {
+        let (arrived, called) = (Notify::new(), Notify::new());
+        Arc::new(Self { declaration: declaration("meet"), is_at_chunk, arrived, called })
+    }
+
+    fn agent(self: &Arc<Self>, model: &Arc<LiveModel>) -> Agent {
+        model.agent("root", |llm| {
+            llm.tools = vec![self.clone()];
+            llm.callbacks.push(HookPoint::AfterModel, self.clone());
+        })
+    }
 }
 
 #[async_trait]
@@ -80,8 +99,10 @@ impl Callback for Meeting {
         "meeting"
     }
 
-    async fn after_model(&self, _: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
-        if response.partial {
+    async fn after_model(&self, cx: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        let has_text = response.content.as_ref().is_some_and(|content| !content.text().is_empty());
+        if has_text && response.partial == self.is_at_chunk {
+            cx.set_state("heard", json!(true));
             self.arrived.notify_one();
             self.called.notified().await;
         }
@@ -97,17 +118,71 @@ async fn calls_of_tools_continue_while_a_callback_sees_what_the_model_says() {
         result("c1", "meet", json!({"met": true})),
         complete(),
     ]]);
-    let (arrived, called) = (Notify::new(), Notify::new());
-    let meeting = Arc::new(Meeting { declaration: declaration("meet"), arrived, called });
-    let root = model.agent("root", |llm| {
-        llm.tools = vec![meeting.clone()];
-        llm.callbacks.push(HookPoint::AfterModel, meeting);
-    });
-    let app = Harness::new(root).await;
+    let app = Harness::new(Meeting::new(true).agent(&model)).await;
     let mut live = Live::start(&app).await;
     let events = tokio::time::timeout(Duration::from_secs(60), live.ask("hi")).await.expect("the tool has no turn");
     assert_eq!(events, ["root: call meet{}", r#"root: answer meet{"met":true}"#, "root: one moment"]);
     live.finish().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_callback_changes_is_stored_with_the_response_and_not_with_a_call_that_ends_meanwhile() {
+    for is_at_chunk in [true, false] {
+        let mut script = vec![call("c1", "meet", json!({})), text_reply("one moment")];
+        let answer = result("c1", "meet", json!({"met": true}));
+        script.extend(if is_at_chunk { [answer, complete()] } else { [complete(), answer] });
+        let app = Harness::new(Meeting::new(is_at_chunk).agent(&LiveModel::new([script]))).await;
+        let mut live = Live::start(&app).await;
+        let events = tokio::time::timeout(Duration::from_secs(60), live.ask("hi")).await.expect("the tool has no turn");
+        assert_eq!(events, ["root: call meet{}", r#"root: answer meet{"met":true}"#, "root: one moment"]);
+        live.finish().await;
+        let session = app.session().await;
+        let changed = |event: &&Arc<Event>| event.actions.state_delta.contains_key("heard");
+        let changed: Vec<_> = session.events.iter().filter(changed).map(|event| line(event)).collect();
+        assert_eq!(changed, ["root: one moment"]);
+    }
+}
+
+/// A callback that sets the state key `heard` at the first words of the model.
+struct Listener;
+
+#[async_trait]
+impl Callback for Listener {
+    fn name(&self) -> &str {
+        "listener"
+    }
+
+    async fn after_model(&self, cx: &CallContext, response: &LlmResponse) -> Result<Option<LlmResponse>, RunError> {
+        if response.partial {
+            cx.set_state("heard", json!(true));
+        }
+        Ok(None)
+    }
+}
+
+#[tokio::test]
+async fn what_a_callback_changes_is_not_stored_with_the_answer_to_a_call_that_the_model_has_cancelled() {
+    let model = LiveModel::new([vec![
+        call("c1", "wait", json!({})),
+        text_reply("never "),
+        Step::Send(LiveResponse::ToolCallsCancelled(vec!["c1".into()])),
+        text_reply("mind"),
+        complete(),
+    ]]);
+    let wait = function_tool("wait", "Waits.", |_: JsonMap, _| pending::<Result<Value, ToolError>>());
+    let root = model.agent("root", |llm| {
+        llm.tools = vec![Arc::new(wait)];
+        llm.callbacks.push(HookPoint::AfterModel, Arc::new(Listener));
+    });
+    let app = Harness::new(root).await;
+    let mut live = Live::start(&app).await;
+    let answer = r#"root: answer wait{"error":"the model has cancelled the call"}"#;
+    assert_eq!(live.ask("hi").await, ["root: call wait{}", answer, "root: never mind"]);
+    live.finish().await;
+    let session = app.session().await;
+    let changed = |event: &&Arc<Event>| event.actions.state_delta.contains_key("heard");
+    let changed: Vec<_> = session.events.iter().filter(changed).map(|event| line(event)).collect();
+    assert_eq!(changed, ["root: never mind"]);
 }
 
 #[tokio::test]

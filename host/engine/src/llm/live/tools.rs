@@ -8,7 +8,9 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use hatchery_core::{Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData, RunError, USER_AUTHOR};
+use hatchery_core::{
+    AgentContext, Content, Event, FunctionCall, FunctionResponse, JsonMap, PartData, RunError, USER_AUTHOR,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -81,9 +83,11 @@ impl<'a> RunningTools<'a> {
         let token = CancellationToken::new();
         self.tokens.retain(|(_, token)| !token.is_cancelled());
         self.tokens.push((ids, token.clone()));
+        let cx = batch_context(driver.cx);
         self.started.push(Box::pin(async move {
             // Cancelled by its own end, too, so that it is forgotten.
             let guard = token.clone().drop_guard();
+            let driver = driver.in_context(&cx);
             let result = match token.run_until_cancelled(driver.call_tools(&event)).await {
                 Some(result) => FinishedBatch::Called(result.map(|results| results.event)),
                 None => FinishedBatch::Cancelled(event),
@@ -109,6 +113,12 @@ impl<'a> RunningTools<'a> {
             |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
         event.function_responses().filter(is_expected).cloned().collect()
     }
+}
+
+/// Returns a context for the events of one message's calls. Its changes are its own: the callbacks of the model may be
+/// in progress, and their changes belong to the model's response.
+pub(super) fn batch_context(cx: &AgentContext) -> AgentContext {
+    AgentContext { call: cx.call.for_call(None), sink: cx.sink.clone() }
 }
 
 /// Returns the error response to a call that a callback has removed.
