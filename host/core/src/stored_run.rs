@@ -273,6 +273,11 @@ pub trait RunService: Send + Sync {
     /// none if the session does not exist.
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError>;
 
+    /// Returns the id of the run of a session that a host has in progress: of the runs that are
+    /// [running](RunState::Running), the one that was started last, if a turn holds the session. The others were
+    /// interrupted by the end of their hosts.
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError>;
+
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by
     /// no turn, longest waiting first. Their requests, which may be large, are left out.
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;

@@ -140,7 +140,7 @@ impl Client<'_> {
             let session = host.session("tree", self.session).await?;
             self.record_stored(&session);
             let body = match state.as_str().unwrap_or_default() {
-                "accepted" | "running" => first.clone(),
+                "accepted" | "running" | "interrupted" => first.clone(),
                 "waiting" => approval(self.session, &open_request(&session)?),
                 "done" => return Ok(session),
                 state => bail!("the run is {state}: {session}"),

@@ -62,6 +62,11 @@ pub trait WrapperRunService: Send + Sync {
         self.inner().list(session, from, limit).await
     }
 
+    /// See [`RunService::in_progress`].
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner().in_progress(session).await
+    }
+
     /// See [`RunService::list_interrupted`].
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         self.inner().list_interrupted(apps, limit).await
@@ -109,6 +114,10 @@ impl<T: WrapperRunService> RunService for T {
 
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
         WrapperRunService::list(self, session, from, limit).await
+    }
+
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        WrapperRunService::in_progress(self, session).await
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {

@@ -1,6 +1,7 @@
 //! Records of runs: a run is stored when it is accepted, and its state is kept up to date. Also cancels runs, and
 //! continues background runs after the crash of their host.
 
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,6 +140,35 @@ impl Runner {
             self.0.fail_unstarted(&run.session, &run.id, true, error).await;
         }
         result.map(drop)
+    }
+
+    /// Returns the ids of those `runs` of a session that are interrupted: they are stored as running, and no host has them
+    /// in progress. Nothing is written.
+    ///
+    /// # Errors
+    /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
+    pub async fn find_interrupted(
+        &self,
+        session: &SessionKey,
+        runs: &[StoredRun],
+    ) -> Result<HashSet<String>, RunError> {
+        let may_be_interrupted =
+            |run: &&StoredRun| run.state == RunState::Running && !self.0.run_bus.has(session, &run.id);
+        let running: Vec<_> = runs.iter().filter(may_be_interrupted).collect();
+        let mut interrupted = HashSet::new();
+        if running.is_empty() {
+            return Ok(interrupted);
+        }
+        let service = self.0.runs()?;
+        let in_progress = service.in_progress(session).await?;
+        for run in running.into_iter().filter(|run| in_progress.as_ref() != Some(&run.id)) {
+            // It may have ended since it was read.
+            let now = service.get(session, &run.id).await?;
+            if now.is_some_and(|now| (now.state, now.updated) == (run.state, run.updated)) {
+                interrupted.insert(run.id.clone());
+            }
+        }
+        Ok(interrupted)
     }
 
     /// Cancels a run of any host, and waits for its end, at most for two leases of a turn. Returns the run as it is then:

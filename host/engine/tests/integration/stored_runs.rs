@@ -338,6 +338,29 @@ async fn the_run_of_a_dead_host_can_be_cancelled() {
     assert_eq!(cancelled.state, RunState::Cancelled);
 }
 
+#[tokio::test]
+async fn a_run_is_interrupted_if_no_host_has_it_in_progress() {
+    let (mut app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let running = [stored(&app, "r1").await];
+    let other_host = Runner::new(app.runner.services().clone());
+    for host in [&app.runner, &other_host] {
+        assert!(host.find_interrupted(&key(), &running).await.unwrap().is_empty());
+    }
+    app.runner.stop_runs();
+    assert!(run.collect().await.is_err());
+    restart(&mut app).await;
+    for host in [&app.runner, &other_host] {
+        let interrupted = host.find_interrupted(&key(), &running).await.unwrap();
+        assert!(interrupted.into_iter().eq(["r1"]));
+    }
+    tool.opened.add_permits(1);
+    collect(&app, with_id("r1")).await.unwrap();
+    // Its state was read before it was continued.
+    assert!(app.runner.find_interrupted(&key(), &running).await.unwrap().is_empty());
+}
+
 /// An app that pauses until an order arrives.
 fn order_app(calls: &Arc<AtomicUsize>) -> Agent {
     let calls = calls.clone();

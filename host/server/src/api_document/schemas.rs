@@ -203,6 +203,7 @@ pub(crate) struct CodeExecutionResult {
 pub(crate) enum RunState {
     Accepted,
     Running,
+    Interrupted,
     Waiting,
     Done,
     Failed,

@@ -1,5 +1,6 @@
 //! The runs of a session: list, read, follow and cancel.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -10,9 +11,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use hatchery_core::{
-    EventWindow, RunError, RunFailure, RunService, RunState, SessionKey, StoredRun, Timestamp, encode_segment,
-};
+use hatchery_core::{EventWindow, RunError, RunFailure, RunService, SessionKey, StoredRun, Timestamp, encode_segment};
 use hatchery_engine::RunUpdate;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -26,6 +25,9 @@ use crate::state::AppState;
 
 const DEFAULT_PAGE_SIZE: usize = 50;
 const MAX_PAGE_SIZE: usize = 1000;
+
+/// The state of a run that is stored as running, and that no host has in progress.
+const INTERRUPTED: &str = "interrupted";
 
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -42,7 +44,7 @@ pub(super) struct RunView {
     user_id: String,
     session_id: String,
     #[schema(value_type = schemas::RunState)]
-    state: RunState,
+    state: &'static str,
     #[schema(value_type = Option<schemas::Failure>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<RunFailure>,
@@ -64,7 +66,7 @@ impl From<StoredRun> for RunView {
             app_name: run.session.app.to_string(),
             user_id: run.session.user.to_string(),
             session_id: run.session.id.to_string(),
-            state: run.state,
+            state: run.state.name(),
             error: run.failure,
             background: run.is_background,
             cancel_requested: run.is_cancel_requested,
@@ -72,6 +74,15 @@ impl From<StoredRun> for RunView {
             accepted: run.accepted,
             updated: run.updated,
         }
+    }
+}
+
+impl RunView {
+    /// Returns the view of a run. `interrupted` are the ids of the runs that no host has in progress.
+    fn new(run: StoredRun, interrupted: &HashSet<String>) -> Self {
+        let is_interrupted = interrupted.contains(&run.id);
+        let view = Self::from(run);
+        if is_interrupted { Self { state: INTERRUPTED, ..view } } else { view }
     }
 }
 
@@ -133,7 +144,9 @@ async fn list(
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     let page = service(&state)?.list(&key, query.page_token, limit).await?;
-    Ok(Json(ListView { runs: page.runs.into_iter().map(RunView::from).collect(), next_page_token: page.next }))
+    let interrupted = state.runner().find_interrupted(&key, &page.runs).await?;
+    let runs = page.runs.into_iter().map(|run| RunView::new(run, &interrupted)).collect();
+    Ok(Json(ListView { runs, next_page_token: page.next }))
 }
 
 type RunParams = Params<(String, String, String, String)>;
@@ -152,7 +165,8 @@ async fn read(
     let key = SessionKey::new(app, user, id);
     state.session(&key, EventWindow::Recent(0)).await?;
     let stored = service(&state)?.get(&key, &run).await?.ok_or_else(|| not_found(&run))?;
-    Ok(Json(stored.into()))
+    let interrupted = state.runner().find_interrupted(&key, std::slice::from_ref(&stored)).await?;
+    Ok(Json(RunView::new(stored, &interrupted)))
 }
 
 /// Cancels a run and returns it: 200 if it has ended, 202 if its host has not reacted yet.

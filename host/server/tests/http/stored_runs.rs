@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use hatchery::ServerConfig;
-use hatchery_core::{RunService, SessionKey, StoredRun};
+use hatchery_core::{RunService, RunState, SessionKey, StoredRun, TurnStart};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::support::{FolderServer, Host, chunks, post_bytes, problem, run_body, success, wait_for};
 
@@ -227,6 +227,41 @@ async fn the_background_run_of_a_dead_host_is_continued_by_a_server() {
     runs.add(&run).await.unwrap();
     let frames = follow(&host, "/apps/says/users/u/sessions/s/runs/r1/events", "").await;
     assert_eq!(parse(&frames), expected(&[("id: 2", "You said: hello"), ("event: end", "done")]));
+}
+
+#[tokio::test]
+async fn a_run_of_a_dead_host_is_interrupted_once_its_lease_has_ended() {
+    let host = Host::start().await;
+    host.session("waits").await;
+    let (key, sessions) = (SessionKey::new("waits", "u", "s"), &host.services.sessions);
+    let runs: &dyn RunService = sessions.runs().unwrap();
+    // The state of a run of another host.
+    let turn_start = sessions.begin_turn(&key, None, Duration::from_secs(60)).await.unwrap();
+    let TurnStart::Begun(turn) = turn_start else { panic!("it is held") };
+    runs.start(&StoredRun::new(key.clone(), "r1", 0), turn.fence).await.unwrap();
+    let states = async || {
+        let list = host.get_json(&format!("{SESSION}/runs")).await;
+        let mut states = Vec::new();
+        for listed in list["runs"].as_array().unwrap() {
+            let id = listed["id"].as_str().unwrap();
+            assert_eq!(host.get_json(&format!("{SESSION}/runs/{id}")).await, *listed);
+            states.push(format!("{id} {}", listed["state"].as_str().unwrap()));
+        }
+        states
+    };
+    assert_eq!(states().await, ["r1 running"]);
+    sessions.renew_turn(&key, turn.fence, Duration::ZERO).await.unwrap();
+    assert_eq!(states().await, ["r1 interrupted"]);
+    assert_eq!(runs.get(&key, "r1").await.unwrap().unwrap().state, RunState::Running, "nothing is written");
+    // It stays so while another run has the session.
+    let mut second = host.connect(&post_bytes("/run", &body_of("waits", "r2"))).await;
+    wait_for(&host.signals.started).await;
+    assert_eq!(states().await, ["r2 running", "r1 interrupted"]);
+    host.signals.resume.add_permits(1);
+    second.read_to_end(&mut Vec::new()).await.unwrap();
+    let cancelled = host.post_json(&format!("{SESSION}/runs/r1/cancel"), &json!({})).await;
+    assert_eq!(cancelled["state"], "cancelled");
+    assert_eq!(states().await, ["r2 done", "r1 cancelled"]);
 }
 
 #[tokio::test]

@@ -136,6 +136,10 @@ impl RunService for EncryptedSessions {
         Ok(RunPage { runs, next })
     }
 
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner_runs()?.in_progress(session).await
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let runs = self.inner_runs()?.list_interrupted(apps, limit).await?;
         runs.into_iter().map(|run| open_run(&self.keys, run)).collect()

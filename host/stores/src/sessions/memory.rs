@@ -152,7 +152,7 @@ impl MemorySessions {
     }
 
     fn rewind_to(&self, stored: &mut StoredSession, revision: u64) -> Result<Session, StoreError> {
-        if stored.leased_until.is_some_and(|until| until > Instant::now()) {
+        if stored.is_held() {
             return Err(StoreError::session_in_use(&stored.session.key));
         }
         stored.unpack(&self.id_hasher);

@@ -22,6 +22,7 @@ on_every_plain_session_backend!([
     a_turn_that_was_taken_over_changes_no_run,
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
+    the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session,
     a_deleted_session_has_no_runs,
     a_run_is_not_taken_for_one_of_a_deleted_session,
     a_rewind_deletes_the_runs_that_have_begun_since,
@@ -39,6 +40,7 @@ on_every_encrypted_session_backend!([
     a_turn_that_was_taken_over_changes_no_run,
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
+    the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session,
     a_deleted_session_has_no_runs,
     a_run_is_not_taken_for_one_of_a_deleted_session,
     an_unknown_session_has_no_runs,
@@ -247,6 +249,30 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
     assert_eq!(ids().await, [] as [&str; 0]);
 }
 
+async fn the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session(sessions: &dyn SessionService) {
+    let key = session(sessions, "s1").await;
+    let (one, other) = (StoredRun::new(key.clone(), "r\"1/", 0), StoredRun::new(key.clone(), "r2", 0));
+    let in_progress = || async { runs(sessions).in_progress(&key).await.unwrap() };
+    runs(sessions).add(&StoredRun::new(key.clone(), "queued", 0)).await.unwrap();
+    let first = begin(sessions, &key, None).await;
+    assert_eq!(in_progress().await, None, "none has been started");
+    runs(sessions).start(&one, first).await.unwrap();
+    assert_eq!(in_progress().await.as_ref(), Some(&one.id));
+    sessions.renew_turn(&key, first, Duration::ZERO).await.unwrap();
+    assert_eq!(in_progress().await, None, "its host has ended");
+    let second = begin(sessions, &key, None).await;
+    runs(sessions).start_later(&other, second).await.unwrap();
+    assert_eq!(in_progress().await.as_ref(), Some(&other.id), "the turn is of this run");
+    runs(sessions).change(&key, &other.id, Some(second), &RunTransition::Wait).await.unwrap();
+    let third = begin(sessions, &key, Some(second)).await;
+    runs(sessions).start(&one, third).await.unwrap();
+    assert_eq!(in_progress().await.as_ref(), Some(&one.id), "it has been continued");
+    runs(sessions).change(&key, &one.id, Some(third), &RunTransition::Finish).await.unwrap();
+    assert_eq!(in_progress().await, None, "it has ended");
+    let stored = runs(sessions).get(&key, &other.id).await.unwrap().unwrap();
+    assert_eq!(stored.state, RunState::Waiting, "nothing is written");
+}
+
 async fn a_deleted_session_has_no_runs(sessions: &dyn SessionService) {
     let key = session(sessions, "s1").await;
     runs(sessions).add(&StoredRun::new(key.clone(), "r1", 0)).await.unwrap();
@@ -338,6 +364,7 @@ async fn an_unknown_session_has_no_runs(sessions: &dyn SessionService) {
     assert!(matches!(started, Err(StoreError::SessionNotFound(_))), "{started:?}");
     assert_eq!(runs(sessions).get(&key, "r1").await.unwrap(), None);
     assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
+    assert_eq!(runs(sessions).in_progress(&key).await.unwrap(), None);
     assert_eq!(runs(sessions).change(&key, "r1", None, &RunTransition::Cancel).await.unwrap(), None);
 }
 

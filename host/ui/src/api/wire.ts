@@ -802,7 +802,7 @@ export type RunEvalResponse = {
 };
 
 /** The state of a run. */
-export type RunState = "accepted" | "running" | "waiting" | "done" | "failed" | "cancelled";
+export type RunState = "accepted" | "running" | "interrupted" | "waiting" | "done" | "failed" | "cancelled";
 
 export type RunStats = {
   /** The runs that are in progress or queued, with open live runs. */

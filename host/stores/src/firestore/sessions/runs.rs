@@ -8,7 +8,7 @@ use super::change::Plan;
 use super::stored::{StoredSession, check_fence, field_paths};
 use super::{FirestoreSessionService, Store};
 use crate::firestore::document::{Document, Precondition, Write, fields};
-use crate::firestore::query::{filter, order};
+use crate::firestore::query::{filter, order, select};
 use crate::firestore::{keys, names};
 
 /// The fields of a run, without its request.
@@ -76,6 +76,10 @@ impl RunService for FirestoreSessionService {
         self.0.list_runs(session, from, limit).await
     }
 
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.0.run_in_progress(session).await
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let mut runs = Vec::new();
         for app in apps {
@@ -135,6 +139,25 @@ impl Store {
         documents.truncate(limit);
         let next = documents.last().filter(|_| has_more).map(|document| document.unsigned(keys::NUMBER));
         Ok(RunPage { runs: documents.iter().map(|document| parse_run(session, document)).collect(), next })
+    }
+
+    /// Returns the id of the run that was started last and is running, if a turn holds the session.
+    async fn run_in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        let name = self.names.session(session);
+        let snapshot = self.client.read(std::slice::from_ref(&name), Some(&field_paths(&[])), None).await?;
+        let [Some(found), ..] = snapshot.documents.as_slice() else { return Ok(None) };
+        let stored = StoredSession::new(found.clone(), &snapshot.read_time);
+        if !stored.status.is_visible() || stored.lease_remaining().is_none() {
+            return Ok(None);
+        }
+        let query = json!({
+            "select": select(&[keys::ID, keys::UPDATE_TIME]),
+            "from": [{"collectionId": keys::RUNS}],
+            "where": filter(keys::STATE, "EQUAL", RunState::Running.name().into()),
+        });
+        let running = self.client.query(&name, &query, Some(&snapshot.read_time)).await?;
+        let last = running.iter().max_by_key(|document| document.time(keys::UPDATE_TIME));
+        Ok(last.and_then(|document| document.text(keys::ID)).map(ToOwned::to_owned))
     }
 
     /// Returns background runs of an app that no host runs, those that have waited longest first.

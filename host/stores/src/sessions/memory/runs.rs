@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
@@ -173,6 +172,14 @@ impl RunService for MemorySessions {
         Ok(RunPage { runs: page, next: (end > 0).then_some(end as u64) })
     }
 
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        let Some(stored) = self.find(session) else { return Ok(None) };
+        let stored = stored.lock_unpoisoned();
+        let is_held = stored.is_held();
+        let running = stored.runs.runs.iter().filter(|run| is_held && run.state == RunState::Running);
+        Ok(running.max_by_key(|run| run.updated).map(|run| run.id.clone()))
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let entries = self.background_runs.lock_unpoisoned().clone();
         let mut runs = Vec::new();
@@ -191,8 +198,7 @@ impl RunService for MemorySessions {
                 self.background_runs.lock_unpoisoned().remove(&entry);
                 continue;
             };
-            let is_held = stored.leased_until.is_some_and(|until| until > Instant::now());
-            if !is_held && apps.iter().any(|app| **app == *session.app) {
+            if !stored.is_held() && apps.iter().any(|app| **app == *session.app) {
                 runs.push(StoredRun { request: None, ..run.clone() });
             }
         }

@@ -94,6 +94,11 @@ impl StoredSession {
         TurnStart::Begun(Turn { fence: self.fence, revision: self.session.revision })
     }
 
+    /// Returns true if a turn holds the session.
+    pub(super) fn is_held(&self) -> bool {
+        self.leased_until.is_some_and(|until| until > Instant::now())
+    }
+
     pub(super) fn check_fence(&self, fence: Option<u64>) -> Result<(), StoreError> {
         match fence {
             Some(fence) if fence != self.fence => Err(StoreError::Fenced(self.session.key.clone())),

@@ -114,6 +114,13 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT $5"
 );
 
+/// Selects the id of the run of a session that was started last and is running, if a turn holds the session: its lease
+/// has not ended, and ends before the latest possible time.
+pub(super) const RUN_IN_PROGRESS: &str = "\
+    SELECT runs.id FROM sessions JOIN runs USING (session) WHERE app = $1 AND user_id = $2 AND sessions.id = $3 \
+      AND leased_until > now_micros() AND leased_until <= now_micros() + $4::BIGINT AND state = 'running' \
+    ORDER BY runs.updated DESC, run DESC LIMIT 1";
+
 /// Selects the active background runs whose session is held by no turn, as for [`EXPIRED`], without their requests.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",

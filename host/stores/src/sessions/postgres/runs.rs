@@ -92,6 +92,14 @@ impl RunService for PostgresSessions {
         Ok(RunPage { runs: listed.into_iter().map(|row| row.run).collect(), next })
     }
 
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        let longest = micros(MAX_TURN_LEASE);
+        let values: [&(dyn ToSql + Sync); 4] = [&&*session.app, &&*session.user, &&*session.id, &longest];
+        let rows = self.query(READ, session, Repeat::Safe, queries::RUN_IN_PROGRESS, &values).await?;
+        let id = rows.first().map(|row| row.try_get::<_, &str>(0)).transpose().map_err(self.unreadable(session))?;
+        Ok(id.map(|id| unescape(id).into_owned()))
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let activity = "find interrupted runs";

@@ -198,6 +198,12 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT ?5"
 );
 
+/// Selects the id of the run of a session that was started last and is running, if a turn holds the session at a time. No
+/// turn is held by a lease that ends after the latest possible time.
+pub(super) const RUN_IN_PROGRESS: &str = "\
+    SELECT runs.id FROM sessions JOIN runs USING (session) WHERE app = ?1 AND user = ?2 AND sessions.id = ?3 \
+      AND leased_until > ?4 AND leased_until <= ?5 AND state = 'running' ORDER BY runs.updated DESC, run DESC LIMIT 1";
+
 /// Selects the active background runs whose session is held by no turn at a time, without their requests. No turn is held
 /// by a lease that ends after the latest possible time. The apps are a JSON array.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(

@@ -106,6 +106,17 @@ impl RunService for SqliteSessions {
         Ok(RunPage { runs: listed.into_iter().map(|(_, run)| run).collect(), next })
     }
 
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.wait_for_deferred(session).await?;
+        let key = session.clone();
+        let found = self.read("find the run of the session in progress", session, move |connection| {
+            let now = Timestamp::now().as_micros();
+            let mut find = connection.prepare_cached(queries::RUN_IN_PROGRESS)?;
+            first(&mut find, params![key.app, key.user, key.id, now, latest_end(now)], |row| row.get::<_, String>(0))
+        });
+        found.await
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let apps = serde_json::json!(apps).to_string();
         let found = self.database.read(move |connection| {

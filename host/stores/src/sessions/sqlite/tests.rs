@@ -30,6 +30,7 @@ async fn every_statement_finds_its_rows_through_an_index() {
         queries::CALLS,
         queries::DELETE_CALLS,
         queries::MARK_FINISHED,
+        queries::RUN_IN_PROGRESS,
         queries::SESSION_USAGE,
         queries::USER_USAGE,
         queries::APP_USAGE,
