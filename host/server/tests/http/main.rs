@@ -9,6 +9,7 @@ mod bodies;
 mod builder;
 mod cors;
 mod dev_ui;
+mod disconnects;
 mod errors;
 mod evaluation;
 mod frames;

@@ -201,7 +201,12 @@ impl Host {
 
     /// Starts a server that keeps sessions here.
     pub async fn with_sessions(sessions: Arc<dyn SessionService>) -> Self {
-        let (config, stores) = (ServerConfig::default(), Stores { sessions, ..Stores::default() });
+        Self::with_sessions_and(sessions, ServerConfig::default()).await
+    }
+
+    /// Starts a server with this configuration that keeps sessions here.
+    pub async fn with_sessions_and(sessions: Arc<dyn SessionService>, config: ServerConfig) -> Self {
+        let stores = Stores { sessions, ..Stores::default() };
         Self::launch(config, "127.0.0.1:0", Plugins::default(), AppQuotas::default(), stores, <_>::default()).await
     }
 

@@ -1,0 +1,123 @@
+//! Clients that disconnect while the host stores their runs.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hatchery::ServerConfig;
+use hatchery_core::{
+    RunPage, RunService, RunTransition, SessionKey, SessionService, StoreError, StoredRun, WrapperSessionService,
+};
+use hatchery_stores::MemorySessions;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use crate::support::{Host, chunks, post_bytes, run_body, wait_for};
+
+/// Waits for a permit after a run that waits for its turn is stored.
+struct HeldRuns {
+    inner: MemorySessions,
+    added: Semaphore,
+    leave: Semaphore,
+}
+
+impl HeldRuns {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { inner: MemorySessions::new(), added: Semaphore::new(0), leave: Semaphore::new(0) })
+    }
+
+    fn inner_runs(&self) -> &dyn RunService {
+        self.inner.runs().unwrap()
+    }
+}
+
+impl WrapperSessionService for HeldRuns {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    fn runs(&self) -> Option<&dyn RunService> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl RunService for HeldRuns {
+    async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
+        let added = self.inner_runs().add(run).await;
+        self.added.add_permits(1);
+        self.leave.acquire().await.unwrap().forget();
+        added
+    }
+
+    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
+        self.inner_runs().start(run, fence).await
+    }
+
+    async fn change(
+        &self,
+        session: &SessionKey,
+        run: &str,
+        fence: Option<u64>,
+        transition: &RunTransition,
+    ) -> Result<Option<StoredRun>, StoreError> {
+        self.inner_runs().change(session, run, fence, transition).await
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        self.inner_runs().get(session, run).await
+    }
+
+    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
+        self.inner_runs().list(session, from, limit).await
+    }
+
+    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner_runs().in_progress(session).await
+    }
+
+    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
+        self.inner_runs().list_interrupted(apps, limit).await
+    }
+}
+
+/// Disconnects a client while its run is stored, behind another run of its session. Returns the frames of the run.
+async fn disconnect_while_stored(path: &str, cancel_on_disconnect: bool) -> Vec<String> {
+    let sessions = HeldRuns::new();
+    // The next connection is accepted once the host has noticed the end of the last one.
+    let config = ServerConfig { max_connections: 1, ..ServerConfig::default() };
+    let host = Host::with_sessions_and(sessions.clone(), config).await;
+    host.session_closing("waits").await;
+    let first = host.connect(&post_bytes("/run", &run_body("waits", "one"))).await;
+    wait_for(&host.signals.started).await;
+    drop(first);
+    let mut body = run_body("waits", "two");
+    body["runId"] = json!("r2");
+    body["cancelOnDisconnect"] = json!(cancel_on_disconnect);
+    let second = host.connect(&post_bytes(path, &body)).await;
+    wait_for(&sessions.added).await;
+    drop(second);
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(host.exchange(get("/health").as_bytes()).await.starts_with(b"HTTP/1.1 200"));
+    sessions.leave.add_permits(1);
+    // Both runs may end.
+    host.signals.resume.add_permits(2);
+    let followed = host.exchange(get("/apps/waits/users/u/sessions/s/runs/r2/events").as_bytes()).await;
+    chunks(&followed).1
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_on_disconnect_while_it_is_stored_if_the_request_says_so() {
+    for path in ["/run", "/run_sse"] {
+        let frames = disconnect_while_stored(path, true).await;
+        let [end] = frames.as_slice() else { panic!("{path}: {frames:?}") };
+        assert!(end.starts_with("event: end\n") && end.contains(r#""state":"cancelled""#), "{path}: {end}");
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_client_disconnects_while_it_is_stored_takes_its_turn() {
+    let frames = disconnect_while_stored("/run_sse", false).await;
+    let [waiting, done, end] = frames.as_slice() else { panic!("{frames:?}") };
+    assert!(waiting.contains("Waiting.") && done.contains("Done."), "{frames:?}");
+    assert!(end.starts_with("event: end\n") && end.contains(r#""state":"done""#), "{end}");
+}
