@@ -8,7 +8,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use hatchery_core::{Event, EventWindow, RunError, SessionKey, StoreError, StoredRun, USER_AUTHOR};
 use tokio::sync::broadcast::{self, error::RecvError};
 
-use super::run_bus::Frame;
+use super::run_bus::{Frame, FrameSubscription, MAX_BUFFERED_FRAMES};
 use super::{Runner, RunnerInner};
 
 /// Maximum number of events that a follower reads from the store at a time.
@@ -32,7 +32,8 @@ pub enum RunUpdate {
 
 impl Runner {
     /// Follows a run of any host from a revision of its session on: each event that was stored after it comes once and in
-    /// order. Partial events come only while the run is one of this host. `None` if there is no such run.
+    /// order. Partial events come only while the run is one of this host: a message that is being streamed first comes as one
+    /// partial event with its text so far. `None` if there is no such run.
     ///
     /// # Errors
     /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
@@ -51,7 +52,7 @@ impl Runner {
             revision: after.max(stored.first_revision).min(i64::MAX.cast_unsigned()),
             pending: VecDeque::new(),
             frames: None,
-            stale_frames: 0,
+            finished: VecDeque::new(),
             is_behind: false,
             has_ended: false,
         };
@@ -78,9 +79,9 @@ struct Follower {
     pending: VecDeque<RunUpdate>,
     /// The frames of a run of this host.
     frames: Option<broadcast::Receiver<Frame>>,
-    /// Number of buffered frames that are older than the events read from the store. Partial events among them are
+    /// Ids of the last events that were read from the store. Their partial events, which may still be buffered, are
     /// dropped.
-    stale_frames: usize,
+    finished: VecDeque<String>,
     /// True if the store has more events than were read.
     is_behind: bool,
     has_ended: bool,
@@ -100,41 +101,44 @@ impl Follower {
                 continue;
             }
             match self.receive().await {
-                Some(Ok((Frame::Event { revision: None, event }, is_stale))) => {
-                    if !is_stale {
+                Some(Ok(Frame::Event { revision: None, event })) => {
+                    if !self.finished.contains(&event.id) {
                         return Ok(Some(RunUpdate::Event { revision: None, event }));
                     }
                 }
-                Some(Ok((Frame::Event { revision: Some(revision), event }, _))) if revision == self.revision + 1 => {
+                Some(Ok(Frame::Event { revision: Some(revision), event })) if revision == self.revision + 1 => {
                     self.revision = revision;
                     return Ok(Some(RunUpdate::Event { revision: Some(revision), event }));
                 }
-                Some(Ok((Frame::Event { revision: Some(revision), .. }, _))) if revision <= self.revision => {}
+                Some(Ok(Frame::Event { revision: Some(revision), .. })) if revision <= self.revision => {}
                 // Frames were lost, or others have written to the session.
-                Some(Ok((Frame::Event { .. }, _)) | Err(RecvError::Lagged(_))) => self.catch_up().await?,
-                Some(Ok((Frame::TurnEnd, _)) | Err(RecvError::Closed)) => self.frames = None,
+                Some(Ok(Frame::Event { .. }) | Err(RecvError::Lagged(_))) => self.catch_up().await?,
+                Some(Ok(Frame::End) | Err(RecvError::Closed)) => self.frames = None,
                 None => self.read_store().await?,
             }
         }
     }
 
-    /// Returns the next frame, and whether it is stale; `None` without a run of this host.
-    async fn receive(&mut self) -> Option<Result<(Frame, bool), RecvError>> {
-        let received = self.frames.as_mut()?.recv().await;
-        let is_stale = self.stale_frames > 0;
-        self.stale_frames = self.stale_frames.saturating_sub(1);
-        Some(received.map(|frame| (frame, is_stale)))
+    /// Returns the next frame; `None` without a run of this host.
+    async fn receive(&mut self) -> Option<Result<Frame, RecvError>> {
+        Some(self.frames.as_mut()?.recv().await)
     }
 
-    /// Reads the store, and subscribes to the run if this host runs it.
+    /// Reads the store, and subscribes to the run if this host runs it and the store has few more events.
     async fn read_store(&mut self) -> Result<(), RunError> {
         // Before the store is read, so that nothing is missed in between.
-        self.frames = self.runner.run_bus.follow(&self.session, &self.run);
+        let subscription = self.runner.run_bus.follow(&self.session, &self.run);
         let stored = self.runner.runs()?.get(&self.session, &self.run).await?;
         let stored = stored.ok_or_else(|| StoreError::SessionNotFound(self.session.clone()))?;
         // After the run, so that all events of a run that has ended are there.
         self.catch_up().await?;
-        if self.frames.is_some() || self.is_behind {
+        if self.is_behind {
+            return Ok(());
+        }
+        if let Some(FrameSubscription { frames, unfinished }) = subscription {
+            let unfinished = unfinished.into_iter().filter(|event| !self.finished.contains(&event.id));
+            self.pending.extend(unfinished.map(|event| RunUpdate::Event { revision: None, event }));
+            self.frames = Some(frames);
             return Ok(());
         }
         if !stored.state.is_active() {
@@ -154,10 +158,15 @@ impl Follower {
         let first = self.revision;
         self.revision += session.events.len() as u64;
         self.is_behind = !session.events.is_empty() && self.revision < session.revision;
-        self.stale_frames = self.frames.as_ref().map_or(0, broadcast::Receiver::len);
         let revisions = (first + 1..).zip(session.events);
-        let own = revisions.filter(|(_, event)| event.invocation_id == self.run && event.author != USER_AUTHOR);
-        self.pending.extend(own.map(|(revision, event)| RunUpdate::Event { revision: Some(revision), event }));
+        for (revision, event) in revisions.filter(|(_, event)| event.invocation_id == self.run) {
+            self.finished.push_back(event.id.clone());
+            if event.author != USER_AUTHOR {
+                self.pending.push_back(RunUpdate::Event { revision: Some(revision), event });
+            }
+        }
+        let older = self.finished.len().saturating_sub(MAX_BUFFERED_FRAMES);
+        self.finished.drain(..older);
         Ok(())
     }
 }

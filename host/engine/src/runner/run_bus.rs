@@ -1,6 +1,9 @@
 //! The run bus: connects the runs of this host with their followers, and cancels them.
 //!
-//! The bus may lose events: followers read missed ones from the store, which has each event before the bus.
+//! The bus may lose events: followers read missed ones from the store, which has each event before the bus. A follower that
+//! comes while a message is streamed gets the message so far.
+
+mod unfinished;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +15,10 @@ use hatchery_core::{Event, SessionKey};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
+use unfinished::UnfinishedMessages;
+
 /// Frames that a follower may be behind. One that falls behind further reads the store.
-const MAX_BUFFERED_FRAMES: usize = 64;
+pub(super) const MAX_BUFFERED_FRAMES: usize = 64;
 
 /// A message of the bus.
 #[derive(Debug, Clone)]
@@ -23,30 +28,49 @@ pub(super) enum Frame {
         revision: Option<u64>,
         event: Arc<Event>,
     },
-    /// A turn of the run has ended on this host.
-    TurnEnd,
+    /// No turn of the run is in progress or queued on this host any more.
+    End,
 }
 
-/// Sends the events of a run to its followers. The channel is allocated when the first follower subscribes.
+/// Sends the events of a run to its followers.
 #[derive(Clone, Default)]
-pub(super) struct FrameSender(Arc<Mutex<Option<broadcast::Sender<Frame>>>>);
+pub(super) struct FrameSender(Arc<Mutex<FrameState>>);
+
+#[derive(Default)]
+struct FrameState {
+    /// `None` until the first follower subscribes.
+    followers: Option<broadcast::Sender<Frame>>,
+    unfinished: UnfinishedMessages,
+}
+
+/// The frames of a run from now on.
+pub(super) struct FrameSubscription {
+    pub(super) frames: broadcast::Receiver<Frame>,
+    /// The messages that are being streamed, so far, as partial events.
+    pub(super) unfinished: Vec<Arc<Event>>,
+}
 
 impl FrameSender {
     /// Sends an event. A stored event is published after it was stored.
     pub(super) fn publish(&self, revision: Option<u64>, event: &Arc<Event>) {
-        self.send(|| Frame::Event { revision, event: event.clone() });
+        let mut state = self.0.lock_unpoisoned();
+        state.unfinished.add(event);
+        state.send(|| Frame::Event { revision, event: event.clone() });
     }
 
+    fn subscribe(&self) -> FrameSubscription {
+        let mut state = self.0.lock_unpoisoned();
+        let followers = state.followers.get_or_insert_with(|| broadcast::channel(MAX_BUFFERED_FRAMES).0);
+        FrameSubscription { frames: followers.subscribe(), unfinished: state.unfinished.to_events() }
+    }
+}
+
+impl FrameState {
     fn send(&self, frame: impl FnOnce() -> Frame) {
-        if let Some(followers) = &*self.0.lock_unpoisoned() {
+        if let Some(followers) = &self.followers {
             // Fails if there is no receiver any more.
             let _ = followers.send(frame());
         }
-    }
-
-    fn subscribe(&self) -> broadcast::Receiver<Frame> {
-        let mut followers = self.0.lock_unpoisoned();
-        followers.get_or_insert_with(|| broadcast::channel(MAX_BUFFERED_FRAMES).0).subscribe()
     }
 }
 
@@ -116,8 +140,8 @@ impl RunBus {
         RunPublisher { bus: self.clone(), key, turn, frames, is_cancel_requested }
     }
 
-    /// Returns the frames of a run from now on; `None` if the run is not one of this host.
-    pub(super) fn follow(&self, session: &SessionKey, run: &str) -> Option<broadcast::Receiver<Frame>> {
+    /// Subscribes to a run; `None` if the run is not one of this host.
+    pub(super) fn follow(&self, session: &SessionKey, run: &str) -> Option<FrameSubscription> {
         let channels = self.channels();
         channels.get(&RunKey::new(session, run)).map(|channel| channel.frames.subscribe())
     }
@@ -175,7 +199,7 @@ impl RunBus {
     }
 }
 
-/// One turn of a run, as it was announced. Dropping it notifies the followers of its end.
+/// One turn of a run, as it was announced. Dropping the last one notifies the followers.
 pub(super) struct RunPublisher {
     bus: Arc<RunBus>,
     key: RunKey,
@@ -213,10 +237,11 @@ impl Drop for RunPublisher {
             channel.turns.retain(|(turn, _)| *turn != self.turn);
             channel.turns.is_empty()
         });
-        if is_last {
-            channels.remove(&self.key);
+        if !is_last {
+            return;
         }
+        channels.remove(&self.key);
         drop(channels);
-        self.frames.send(|| Frame::TurnEnd);
+        self.frames.0.lock_unpoisoned().send(|| Frame::End);
     }
 }
