@@ -30,6 +30,15 @@ describe("the event log", () => {
     expect(texts(log.add(event("a", "on", { partial: true })))).toEqual(["one", "two"]);
   });
 
+  it("appends the transcripts of chunks of speech, and leaves out the sound", () => {
+    const speech = (text: string, more: Partial<SessionEvent> = {}) => event("a", "", { content: undefined, outputTranscription: { text, finished: false }, ...more });
+    const sound = event("b", "", { partial: true, content: { parts: [{ inlineData: { mimeType: "audio/pcm", data: "AA==" } }] } });
+    const log = EventLog.of([]).add(speech("Hel", { partial: true })).add(sound).add(speech("lo", { partial: true }));
+    expect(texts(log)).toEqual(["Hello"]);
+    expect(texts(log.withoutPartial())).toEqual([]);
+    expect(texts(log.add(speech("Hello!")).withoutPartial())).toEqual(["Hello!"]);
+  });
+
   it("does not show calls of partial events, which are incomplete", () => {
     const call = event("a", "", { partial: true, content: { parts: [{ functionCall: { name: "roll_die" } }] } });
     expect(EventLog.of([]).add(call).events[0]?.content?.parts).toEqual([]);

@@ -1,6 +1,7 @@
 // The events of a session: the stored ones in order, the partial ones merged until their final event arrives.
 
 import type { Part, SessionEvent } from "../api/types";
+import { shownEvent } from "./transcription";
 
 /** Appends the text of a partial event to the earlier parts. Calls are only complete in the final event. */
 function mergePartial(known: SessionEvent | undefined, event: SessionEvent): SessionEvent {
@@ -42,7 +43,9 @@ export class EventLog {
   }
 
   /** Adds an event of a stream. A final event replaces its partial events; an event that the log has is ignored. */
-  add(event: SessionEvent): EventLog {
+  add(received: SessionEvent): EventLog {
+    const event = shownEvent(received);
+    if (!event) return this;
     const index = this.index.get(event.id);
     const known = index === undefined ? undefined : this.events[index];
     if (known && !known.partial) return this;
@@ -51,6 +54,11 @@ export class EventLog {
     const events = [...this.events];
     events[index] = next;
     return new EventLog(events, this.index);
+  }
+
+  /** Returns the log without partial events. */
+  withoutPartial(): EventLog {
+    return EventLog.of(this.events.filter((event) => !event.partial));
   }
 
   /**

@@ -5,7 +5,6 @@ import { describeError } from "../../api/http";
 import { LiveConnection } from "../../api/live";
 import type { Part, SessionEvent } from "../../api/types";
 import { INPUT_RATE } from "../../model/audio";
-import { withSpeech } from "../../model/transcription";
 import { chat } from "./chat.svelte";
 import { Microphone, Speaker } from "./microphone";
 
@@ -113,9 +112,7 @@ class Live {
     for (const { inlineData } of event.content?.parts ?? []) {
       if (inlineData?.mimeType?.startsWith("audio/")) this.#speaker?.play(inlineData.data, inlineData.mimeType);
     }
-    const spoken = withSpeech(event);
-    const hasText = !spoken.partial || (spoken.content?.parts ?? []).some((part) => part.text !== undefined);
-    if (hasText) chat.receive(spoken);
+    chat.receive(event);
     if (event.turnComplete) {
       this.isAnswering = false;
       void chat.reconcile();

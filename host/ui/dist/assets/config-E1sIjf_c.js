@@ -1,0 +1,1 @@
+import{B as e}from"./PageHead-DXFxCMrh.js";var t=()=>e(`config`);export{t};
