@@ -121,9 +121,12 @@ test("a run goes on while another session is open, and is followed again when it
       await page.goBack();
       await page.waitForURL((url) => url.pathname === session);
       await page.getByText("Running…").waitFor();
+      // What was said before, too.
+      await page.getByText("one", { exact: true }).waitFor();
       assert.equal(await page.locator("details.tool").count(), 1);
       await page.reload();
       await page.getByText("Running…").waitFor();
+      await page.getByText("one", { exact: true }).waitFor();
       assert.deepEqual(await runsOf(), ["running"]);
       await page.getByRole("button", { name: "Stop the run" }).click();
       await page.getByRole("button", { name: "Send" }).waitFor();

@@ -9,7 +9,7 @@ let isOffline = false;
 let requests = 0;
 let stored = [event];
 /** The runs of the session, newest first. */
-let runs: { id: string; state: string }[] = [];
+let runs: { id: string; state: string; background?: boolean }[] = [];
 /** The paths and bodies of requests for runs. */
 let runRequests: [path: string, body: unknown][] = [];
 /** The stream of the run. */
@@ -52,6 +52,7 @@ beforeEach(() => {
   [stream, isAccepted, stateAfterCancel] = [new TransformStream(), Promise.resolve(), "cancelled"];
   vi.stubGlobal("fetch", async (url: URL, { body, signal }: RequestInit) => {
     if (/\/runs$/.test(url.pathname)) return Response.json({ runs });
+    if (/\/runs\/[^/]+$/.test(url.pathname)) return Response.json(runs.find(({ id }) => url.pathname.endsWith(`/${id}`)));
     if (/\/run_sse$|\/runs\/.*/.test(url.pathname)) return answerRun(url, body, signal);
     requests += 1;
     if (isOffline) throw new TypeError("connection refused");
@@ -156,6 +157,34 @@ describe("a run", () => {
     expect([chat.isRunning, chat.error]).toEqual([false, { code: "MODEL_TIMEOUT", message: "It took too long." }]);
   });
 
+  it("does not show a message twice that is streamed while the connection breaks", async () => {
+    [isOffline, runs] = [false, [{ id: "e-2", state: "running" }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    const chunk = (text: string) => ({ ...answer("2", text), partial: true });
+    const shown = () => chat.log.events.at(-1)?.content?.parts;
+    await emit(chunk("Hel"), chunk("lo "));
+    expect(shown()).toEqual([{ text: "Hello " }]);
+    await stream.writable.close();
+    stream = new TransformStream();
+    await vi.advanceTimersByTimeAsync(1000);
+    // The host sends the message so far.
+    await emit(chunk("Hello "), chunk("there"));
+    expect(shown()).toEqual([{ text: "Hello there" }]);
+  });
+
+  it("of a live conversation in another page shows what was said, and no chunk of sound", async () => {
+    [isOffline, runs] = [false, [{ id: "e-2", state: "running" }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    const spoken = (text: string) => ({ ...answer("2", ""), content: undefined, partial: true, outputTranscription: { text, finished: false } });
+    const sound = { ...answer("3", ""), partial: true, content: { parts: [{ inlineData: { mimeType: "audio/pcm", data: "AA==" } }] } };
+    await emit(spoken("Hello "), sound, spoken("there"));
+    expect(chat.log.events.map(({ id, content }) => [id, content?.parts?.[0]?.text])).toEqual([["1", "Hi"], ["2", "Hello there"]]);
+  });
+
   it("is cancelled at the host if it was stopped before the host has accepted it", async () => {
     isOffline = false;
     const { chat } = await open();
@@ -194,5 +223,57 @@ describe("a run", () => {
     await chat.open({ ...key, session: "other" });
     accept();
     expect([await sent, chat.isRunning, cancelled(), chat.log.events.map(({ id }) => id)]).toEqual([true, false, [], ["1"]]);
+  });
+});
+
+describe("an interrupted run", () => {
+  const followed = () => runRequests.filter(([path]) => path.includes("/events?"));
+
+  it("is not followed when its session is opened, and can be resumed", async () => {
+    [isOffline, stored, runs] = [false, [event, answer("2", "One")], [{ id: "e-2", state: "interrupted" }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(0);
+    expect([chat.isRunning, chat.interrupted, followed()]).toEqual([false, "e-2", []]);
+    const resumed = chat.resume();
+    await vi.advanceTimersByTimeAsync(0);
+    expect([chat.isRunning, chat.interrupted]).toEqual([true, undefined]);
+    const body = { appName: "dice", userId: "me", sessionId: "s", invocationId: "e-2", streaming: true, cancelOnDisconnect: false };
+    expect(runRequests).toEqual([["/run_sse", body]]);
+    // Once it is continued, it is followed when the connection breaks.
+    await emit(answer("3", "Two"));
+    stored = [...stored, answer("3", "Two")];
+    await stream.writable.abort();
+    stream = new TransformStream();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(followed().map(([path]) => path)).toEqual(["/apps/dice/users/me/sessions/s/runs/e-2/events?after=2"]);
+    await emit({ id: "e-2", state: "done", attempts: 2 });
+    await resumed;
+    expect([chat.isRunning, chat.interrupted, chat.error, chat.log.events.map(({ id }) => id)]).toEqual([false, undefined, undefined, ["1", "2", "3"]]);
+  });
+
+  it("is no longer followed once its host has died", async () => {
+    [isOffline, runs] = [false, [{ id: "e-2", state: "running" }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect([chat.isRunning, chat.interrupted]).toEqual([true, undefined]);
+    runs = [{ id: "e-2", state: "interrupted" }];
+    await vi.advanceTimersByTimeAsync(5000);
+    expect([chat.isRunning, chat.interrupted, chat.error, followed().length]).toEqual([false, "e-2", undefined, 1]);
+    await chat.open({ ...key, session: "other" });
+    expect(chat.interrupted).toBe(undefined);
+  });
+
+  it("is followed if it is a background run, which a host continues, and hidden by a later one", async () => {
+    [isOffline, runs] = [false, [{ id: "e-2", state: "interrupted", background: true }]];
+    const { chat } = await open();
+    await chat.open(key);
+    await vi.advanceTimersByTimeAsync(5000);
+    expect([chat.isRunning, followed().length]).toEqual([true, 1]);
+    runs = [{ id: "e-3", state: "done" }, { id: "e-2", state: "interrupted" }];
+    await chat.open({ ...key, session: "other" });
+    await vi.advanceTimersByTimeAsync(0);
+    expect([chat.isRunning, chat.interrupted]).toEqual([false, undefined]);
   });
 });

@@ -187,6 +187,12 @@ describe("runs", () => {
     expect(buildRuns([waiting, event("b", "user", 2, { content: answer })])[0]?.state).toBe("ended");
     expect(buildRuns([event("a", "dice", 1, { errorCode: "DENIED" })])[0]).toMatchObject({ state: "failed", error: "DENIED" });
   });
+
+  it("are running or interrupted if the host says so", () => {
+    const id = event("a", "dice", 1).invocationId;
+    const states = (["accepted", "running", "interrupted", "done"] as const).map((state) => buildRuns([event("a", "dice", 1)], [{ id, state }])[0]?.state);
+    expect(states).toEqual(["running", "running", "interrupted", "ended"]);
+  });
 });
 
 describe("lines of events", () => {

@@ -11,6 +11,10 @@ export interface SessionKey {
   session: string;
 }
 
+export function isSameSession(one: SessionKey | undefined, other: SessionKey): boolean {
+  return one?.app === other.app && one.user === other.user && one.session === other.session;
+}
+
 const sessionsPath = (app: string, user: string) => `apps/${path(app)}/users/${path(user)}/sessions`;
 const sessionPath = (key: SessionKey) => `${sessionsPath(key.app, key.user)}/${path(key.session)}`;
 
@@ -96,8 +100,8 @@ export const readSpans = (key: SessionKey) =>
   getJson<TraceSpan[]>(`dev/apps/${path(key.app)}/debug/trace/session/${path(key.session)}`);
 
 export const listRuns = (key: SessionKey, limit: number) => getJson<{ runs: StoredRun[] }>(`${sessionPath(key)}/runs?limit=${limit}`);
-/** Runs among which the active ones of a session are looked for. */
-const MAX_ACTIVE_RUNS = 20;
+/** Runs among which the unfinished ones of a session are looked for. */
+const MAX_UNFINISHED_RUNS = 20;
 export const readRun = (key: SessionKey, run: string) => getJson<StoredRun>(`${sessionPath(key)}/runs/${path(run)}`);
 
 function artifactPath(key: SessionKey, name: string): string {
@@ -110,23 +114,36 @@ export function readArtifact(key: SessionKey, name: string, version?: number): P
   return getJson<Part>(artifactPath(key, name) + (version === undefined ? "" : `/versions/${version}`));
 }
 
-export interface RunRequest {
+export interface StreamRequest {
   key: SessionKey;
-  /** The id by which a repeated request attaches to its run. */
-  runId: string;
-  parts: Part[];
-  streaming: boolean;
   signal: AbortSignal;
   /** Called with the id of the run once the host has accepted the request. */
   onAccepted: (runId: string) => void;
 }
 
-/** Returns whether a run emits further events without an answer. */
-const isActive = ({ state }: StoredRun) => state === "running" || state === "accepted";
+export interface FollowRequest extends StreamRequest {
+  runId: string;
+}
 
-/** Returns the active run of a session that began first. `undefined` if there is none. */
-export async function findActiveRun(key: SessionKey): Promise<StoredRun | undefined> {
-  return (await listRuns(key, MAX_ACTIVE_RUNS)).runs.findLast(isActive);
+/** A request with a message. A repeated one attaches to its run by the id. */
+export interface RunRequest extends FollowRequest {
+  parts: Part[];
+  streaming: boolean;
+}
+
+/** Returns whether a run has lost its host, and waits for a request that continues it. Hosts continue background runs themselves. */
+export const isInterrupted = ({ state, background }: StoredRun) => state === "interrupted" && !background;
+
+/** Returns whether a run emits further events without a request. */
+export const isActive = (run: StoredRun) => ["accepted", "running", "interrupted"].includes(run.state) && !isInterrupted(run);
+
+/**
+ * Returns the active run of a session that began first. If there is none, returns the newest run if it is interrupted, and
+ * `undefined` otherwise.
+ */
+export async function findUnfinishedRun(key: SessionKey): Promise<StoredRun | undefined> {
+  const { runs } = await listRuns(key, MAX_UNFINISHED_RUNS);
+  return runs.findLast(isActive) ?? runs.slice(0, 1).find(isInterrupted);
 }
 
 /** Cancels a run on any host. Returns true if it has ended. */
@@ -153,9 +170,19 @@ export async function* run(request: RunRequest): AsyncGenerator<SessionEvent> {
   for await (const update of readUpdates(response, signal)) if (!isRun(update)) yield update;
 }
 
+/** Continues an interrupted run and yields its further events. Throws the error that ends the run. */
+export async function* resumeRun({ key, runId, signal, onAccepted }: FollowRequest): AsyncGenerator<SessionEvent> {
+  const { app: appName, user: userId, session: sessionId } = key;
+  const body = { appName, userId, sessionId, invocationId: runId, streaming: true, cancelOnDisconnect: false };
+  const response = await sendRequest("POST", "run_sse", body, signal);
+  onAccepted(runId);
+  for await (const update of readUpdates(response, signal)) if (!isRun(update)) yield update;
+}
+
 /** Yields the events of a run after a revision of its session, until it ends or waits. Throws the error that ends the run. */
-export async function* followRun(key: SessionKey, runId: string, after: number, signal: AbortSignal): AsyncGenerator<SessionEvent> {
+export async function* followRun({ key, runId, signal, onAccepted }: FollowRequest, after: number): AsyncGenerator<SessionEvent> {
   const response = await sendRequest("GET", `${sessionPath(key)}/runs/${path(runId)}/events?after=${after}`, undefined, signal);
+  onAccepted(runId);
   for await (const update of readUpdates(response, signal)) {
     if (!isRun(update)) {
       yield update;

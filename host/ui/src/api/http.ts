@@ -86,6 +86,16 @@ async function hostError(response: Response): Promise<HostError> {
   }
 }
 
+/** The code and the message of an error for display. */
+export interface ErrorReport {
+  code: string;
+  message: string;
+}
+
+export function reportError(error: unknown): ErrorReport {
+  return { code: error instanceof HostError ? error.code : "ERROR", message: describeError(error) };
+}
+
 /** Returns the message of an error for display. */
 export function describeError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -1,7 +1,7 @@
 // Open requests for a person: confirmations and requests for credentials of all sessions that have run since the host started,
 // and recent failures.
 
-import { listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
+import { isSameSession, listRuns, listSessions, readSession, run, type SessionKey } from "../api/host";
 import { describeError, HostError } from "../api/http";
 import type { HostEvent } from "../api/types";
 import { buildTurns, confirmationAnswer, type ItemOf, openConfirmations, openCredentials } from "../model/conversation";
@@ -75,17 +75,17 @@ class Tray {
         const waiting = await openOf(key);
         if (waiting) return waiting;
         if (!this.#sessions.has(id)) this.#sessions.set(id, key);
-        return this.waiting.filter((known) => isSame(known.key, key));
+        return this.waiting.filter((known) => isSameSession(known.key, key));
       }),
     );
-    const isLooked = ({ key }: Waiting) => sessions.some(([, looked]) => isSame(looked, key));
+    const isLooked = ({ key }: Waiting) => sessions.some(([, looked]) => isSameSession(looked, key));
     this.waiting = [...this.waiting.filter((waiting) => !isLooked(waiting)), ...found.flat()];
     if (found.length > 0 && this.#sessions.size > 0) this.#lookIn(RETRY_MS);
   }
 
   /** Answers a confirmation. Its run continues at the host. */
   async answer(key: SessionKey, item: ItemOf<"confirmation">, confirmed: boolean): Promise<void> {
-    const isAnswered = (other: Waiting) => isSame(other.key, key) && other.item.key === item.key;
+    const isAnswered = (other: Waiting) => isSameSession(other.key, key) && other.item.key === item.key;
     this.waiting = this.waiting.filter((other) => !isAnswered(other));
     try {
       const parts = confirmationAnswer(item, confirmed, confirmed ? item.payload : undefined);
@@ -114,10 +114,6 @@ function isFailure(event: HostEvent): boolean {
 
 function idOf({ app, user, session }: SessionKey): string {
   return JSON.stringify([app, user, session]);
-}
-
-function isSame(one: SessionKey, other: SessionKey): boolean {
-  return one.app === other.app && one.user === other.user && one.session === other.session;
 }
 
 /**

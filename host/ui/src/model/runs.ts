@@ -1,6 +1,6 @@
 // The runs of a session and their time by activity, derived from the times of events.
 
-import type { SessionEvent } from "../api/types";
+import type { SessionEvent, StoredRun } from "../api/types";
 import { messageText } from "./conversation";
 
 export type SpanKind = "model" | "tool" | "agent" | "person" | "host";
@@ -16,9 +16,12 @@ export interface Span {
   event: SessionEvent;
 }
 
-export const RUN_STATES = ["ended", "waiting", "failed"] as const;
+export const RUN_STATES = ["running", "interrupted", "ended", "waiting", "failed"] as const;
 
 export type RunState = (typeof RUN_STATES)[number];
+
+/** The state of a run by its stored state. That of any other run follows from its events. */
+const UNFINISHED: { [state in StoredRun["state"]]?: RunState } = { accepted: "running", running: "running", interrupted: "interrupted" };
 
 export interface Run {
   id: string;
@@ -33,7 +36,9 @@ export interface Run {
   error?: string;
 }
 
-export function buildRuns(events: readonly SessionEvent[]): Run[] {
+/** Returns the runs of a session. `stored` are those that the host knows. */
+export function buildRuns(events: readonly SessionEvent[], stored: readonly Pick<StoredRun, "id" | "state">[] = []): Run[] {
+  const unfinished = new Map(stored.map(({ id, state }) => [id, UNFINISHED[state]]));
   const groups = new Map<string, SessionEvent[]>();
   for (const event of events) {
     // State changes by a client are not runs.
@@ -42,7 +47,10 @@ export function buildRuns(events: readonly SessionEvent[]): Run[] {
     if (group) group.push(event);
     else groups.set(event.invocationId, [event]);
   }
-  return [...groups].map(([id, events]) => buildRun(id, events));
+  return [...groups].map(([id, events]) => {
+    const run = buildRun(id, events);
+    return { ...run, state: unfinished.get(id) ?? run.state };
+  });
 }
 
 function buildRun(id: string, events: SessionEvent[]): Run {

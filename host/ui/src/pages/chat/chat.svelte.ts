@@ -3,33 +3,25 @@
 
 import { hostEvents } from "../../app/host-events.svelte";
 import { retryWhenBack } from "../../app/retry";
-import { cancelRun, createSession, findActiveRun, followRun, forkSession, readSession, run, type SessionKey } from "../../api/host";
-import { describeError, HostError } from "../../api/http";
+import { cancelRun, createSession, findUnfinishedRun, followRun, forkSession, isInterrupted, isSameSession, readSession, run, type SessionKey, type StreamRequest } from "../../api/host";
+import { describeError, type ErrorReport, reportError } from "../../api/http";
 import type { JsonObject, Part, SessionEvent } from "../../api/types";
 import { buildTurns, openConfirmations, titledState } from "../../model/conversation";
 import { EventLog, localMessage } from "../../model/event-log";
 import { Latest } from "../../model/latest";
 import { newRunId } from "../../model/run-id";
 import { draftOf, drafts } from "./drafts.svelte";
+import { continuation, watchInterruption } from "./interruption";
 import { reconnect } from "./reconnect";
 
 /** The session is read once for events that arrive together. */
 const BATCH_MS = 50;
 
-export interface RunError {
-  code: string;
-  message: string;
-}
-
-function sameKey(one: SessionKey | undefined, other: SessionKey): boolean {
-  return one?.app === other.app && one.user === other.user && one.session === other.session;
-}
-
 class Chat {
   key = $state.raw<SessionKey>();
   log = $state.raw(EventLog.of([]));
   state = $state.raw<JsonObject>({});
-  error = $state.raw<RunError>();
+  error = $state.raw<ErrorReport>();
   loadError = $state<string>();
   isLoading = $state(false);
   isRunning = $state(false);
@@ -38,6 +30,8 @@ class Chat {
   isReconnecting = $state(false);
   /** Whether the cancellation of the run was requested. */
   isStopping = $state(false);
+  /** The id of the newest run, if it was interrupted. */
+  interrupted = $state<string>();
   /** Increases when the list of sessions has to be read again. */
   revision = $state(0);
   /** The time of the last event before a live turn. */
@@ -65,7 +59,7 @@ class Chat {
   }
 
   isOpen(key: SessionKey): boolean {
-    return sameKey(this.key, key);
+    return isSameSession(this.key, key);
   }
 
   async open(key: SessionKey): Promise<void> {
@@ -95,14 +89,15 @@ class Chat {
     }
   }
 
-  /** Follows the active runs of the session, which this or another page has begun, one after the other. */
+  /** Follows the active runs of the session, of this or another page, one after the other. Finds an interrupted one. */
   async #attach(key: SessionKey, isLast: () => boolean): Promise<void> {
     for (;;) {
       // A host whose sessions have no runs answers with an error.
-      const active = await findActiveRun(key).catch(() => undefined);
-      if (!active || !isLast() || this.isBusy || this.#liveSince !== undefined) return;
+      const found = await findUnfinishedRun(key).catch(() => undefined);
+      if (!found || !isLast() || this.isBusy || this.#liveSince !== undefined) return;
+      if (isInterrupted(found)) return void (this.interrupted = found.id);
       const after = this.log.events.length;
-      const hasEnded = await this.#show(key, (signal) => followRun(key, active.id, after, signal), active.id);
+      const hasEnded = await this.#show(key, (request) => followRun({ ...request, runId: found.id }, after), found.id);
       if (!hasEnded) return;
     }
   }
@@ -127,12 +122,8 @@ class Chat {
     this.key = key;
     this.log = EventLog.of([]);
     this.state = {};
-    this.error = undefined;
-    this.loadError = undefined;
-    this.isLoading = false;
-    this.isRunning = false;
-    this.isReconnecting = false;
-    this.isStopping = false;
+    [this.error, this.loadError, this.interrupted] = [undefined, undefined, undefined];
+    [this.isLoading, this.isRunning, this.isReconnecting, this.isStopping] = [false, false, false, false];
   }
 
   /** Creates a session with the title of its first message and opens it. */
@@ -160,56 +151,63 @@ class Chat {
     let isAccepted = false;
     this.log = this.log.add(localMessage(shown, Date.now() / 1000));
     const runId = newRunId();
-    await this.#show(key, (signal, onAccepted) =>
-      run({ key, runId, parts, streaming, signal, onAccepted: (id) => ((isAccepted = true), onAccepted(id)) }),
+    await this.#show(key, (request) =>
+      run({ ...request, runId, parts, streaming, onAccepted: (id) => ((isAccepted = true), request.onAccepted(id)) }),
     );
     return isAccepted;
   }
 
+  /** Continues the interrupted run. */
+  async resume(): Promise<void> {
+    const [key, runId] = [this.key, this.interrupted];
+    if (!key || runId === undefined || this.isBusy) return;
+    await this.#show(key, continuation(runId, this.log.events.length), runId);
+  }
+
   /**
    * Shows the events of a run until it ends, and then what the host has stored. `read` reads the events; it calls
-   * `onAccepted` with the id of the run if `runId` is not known before. Returns whether the run has ended without an error,
-   * as far as the page has read.
+   * `onAccepted` with the id of the run, which may be unknown before. Returns whether the run has ended without an error, as
+   * far as the page has read.
    */
   async #show(
     key: SessionKey,
-    read: (signal: AbortSignal, onAccepted: (runId: string) => void) => AsyncGenerator<SessionEvent>,
+    read: (request: StreamRequest) => AsyncGenerator<SessionEvent>,
     runId?: string,
   ): Promise<boolean> {
     const abort = new AbortController();
     const since = this.log.lastStored;
     [this.#abort, this.#runId] = [abort, runId];
-    this.isRunning = true;
-    this.isStopping = false;
-    this.isCreating = false;
-    this.error = undefined;
+    [this.isRunning, this.isStopping, this.isCreating] = [true, false, false];
+    [this.error, this.interrupted] = [undefined, undefined];
     const isShown = () => this.#abort === abort;
+    // A request that is repeated while the page reconnects may continue the run.
+    const watched = () => (isShown() && !this.isReconnecting ? this.#runId : undefined);
+    const endWatch = watchInterruption(key, watched, (id) => ((this.interrupted = id), abort.abort()));
     const onAccepted = (id: string) => {
       // Another session was opened meanwhile.
       if (!isShown()) return abort.abort();
-      this.#runId = id;
+      // A stream that is opened again begins with the messages that are not complete.
+      if (this.isReconnecting) this.log = this.log.withoutPartial();
+      [this.#runId, this.isReconnecting] = [id, false];
       if (this.isStopping) void this.#cancel(key, abort, id);
     };
     try {
       const isWanted = () => isShown() && !abort.signal.aborted && !(this.isStopping && this.#runId === undefined);
-      for await (const event of reconnect(() => read(abort.signal, onAccepted), isWanted, () => (this.isReconnecting = true))) {
+      const open = () => read({ key, signal: abort.signal, onAccepted });
+      for await (const event of reconnect(open, isWanted, () => (this.isReconnecting = true))) {
         if (!isShown()) break;
-        this.isReconnecting = false;
         this.#add(event);
       }
     } catch (error) {
-      if (isShown() && !abort.signal.aborted && !this.isStopping) {
-        const code = error instanceof HostError ? error.code : "ERROR";
-        this.error = { code, message: describeError(error) };
-      }
+      if (isShown() && !abort.signal.aborted && !this.isStopping) this.error = reportError(error);
+    } finally {
+      endWatch();
     }
     if (!isShown()) return false;
     await this.#reconcile(key, since);
     if (!isShown()) return false;
     [this.#abort, this.#runId] = [undefined, undefined];
-    this.isRunning = false;
-    this.isReconnecting = false;
-    this.isStopping = false;
+    [this.isRunning, this.isReconnecting, this.isStopping] = [false, false, false];
     this.revision += 1;
     return this.error === undefined && !abort.signal.aborted;
   }
@@ -232,7 +230,7 @@ class Chat {
       });
       return fork;
     } catch (error) {
-      this.error = { code: error instanceof HostError ? error.code : "ERROR", message: describeError(error) };
+      this.error = reportError(error);
       return undefined;
     } finally {
       this.isCreating = false;

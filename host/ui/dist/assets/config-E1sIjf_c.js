@@ -1,1 +1,0 @@
-import{B as e}from"./PageHead-DXFxCMrh.js";var t=()=>e(`config`);export{t};
