@@ -276,7 +276,7 @@ pub trait RunService: Send + Sync {
     /// Returns the id of the run of a session that a host has in progress: of the runs that are
     /// [running](RunState::Running), the one that was started last, if a turn holds the session. The others were
     /// interrupted by the end of their hosts.
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError>;
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError>;
 
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by
     /// no turn, longest waiting first. Their requests, which may be large, are left out.

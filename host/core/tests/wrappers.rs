@@ -391,6 +391,11 @@ impl RunService for InnerRuns {
         Ok(RunPage { runs: Vec::new(), next: Some(7) })
     }
 
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.note(format!("find the running one of {}", session.id));
+        Ok(Some("running".to_owned()))
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         self.note(format!("list {limit} interrupted of {apps:?}"));
         Ok(vec![StoredRun::new(SessionKey::new("app", "user", "session"), "interrupted", 0)])
@@ -418,6 +423,7 @@ fn a_wrapped_run_service_gets_every_call() {
         wrapper.change_later(&session, "r", 4, &RunTransition::Finish).await.unwrap();
         assert_eq!(wrapper.get(&session, "r").await.unwrap().unwrap().id, "got");
         assert_eq!(wrapper.list(&session, Some(5), 6).await.unwrap().next, Some(7));
+        assert_eq!(wrapper.find_running(&session).await.unwrap().as_deref(), Some("running"));
         let interrupted = wrapper.list_interrupted(&["app".to_owned()], 8).await.unwrap();
         assert_eq!(interrupted.first().unwrap().id, "interrupted");
     });
@@ -429,6 +435,7 @@ fn a_wrapped_run_service_gets_every_call() {
         "change r of session later in 4: Finish",
         "get r of session",
         "list 6 of session from Some(5)",
+        "find the running one of session",
         "list 8 interrupted of [\"app\"]",
     ];
     assert_eq!(*runs.0.0.lock().unwrap(), expected);

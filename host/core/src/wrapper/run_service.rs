@@ -62,9 +62,9 @@ pub trait WrapperRunService: Send + Sync {
         self.inner().list(session, from, limit).await
     }
 
-    /// See [`RunService::in_progress`].
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        self.inner().in_progress(session).await
+    /// See [`RunService::find_running`].
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner().find_running(session).await
     }
 
     /// See [`RunService::list_interrupted`].
@@ -116,8 +116,8 @@ impl<T: WrapperRunService> RunService for T {
         WrapperRunService::list(self, session, from, limit).await
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        WrapperRunService::in_progress(self, session).await
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        WrapperRunService::find_running(self, session).await
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {

@@ -160,7 +160,7 @@ impl Runner {
             return Ok(interrupted);
         }
         let service = self.0.runs()?;
-        let in_progress = service.in_progress(session).await?;
+        let in_progress = service.find_running(session).await?;
         for run in running.into_iter().filter(|run| in_progress.as_ref() != Some(&run.id)) {
             // It may have ended since it was read.
             let now = service.get(session, &run.id).await?;

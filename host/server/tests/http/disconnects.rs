@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery::ServerConfig;
-use hatchery_core::{
-    RunPage, RunService, RunTransition, SessionKey, SessionService, StoreError, StoredRun, WrapperSessionService,
-};
+use hatchery_core::{RunService, SessionService, StoreError, StoredRun, WrapperRunService, WrapperSessionService};
 use hatchery_stores::MemorySessions;
 use serde_json::json;
 use tokio::sync::Semaphore;
@@ -24,10 +22,6 @@ impl HeldRuns {
     fn new() -> Arc<Self> {
         Arc::new(Self { inner: MemorySessions::new(), added: Semaphore::new(0), leave: Semaphore::new(0) })
     }
-
-    fn inner_runs(&self) -> &dyn RunService {
-        self.inner.runs().unwrap()
-    }
 }
 
 impl WrapperSessionService for HeldRuns {
@@ -41,42 +35,16 @@ impl WrapperSessionService for HeldRuns {
 }
 
 #[async_trait]
-impl RunService for HeldRuns {
+impl WrapperRunService for HeldRuns {
+    fn inner(&self) -> &dyn RunService {
+        self.inner.runs().unwrap()
+    }
+
     async fn add(&self, run: &StoredRun) -> Result<StoredRun, StoreError> {
-        let added = self.inner_runs().add(run).await;
+        let added = WrapperRunService::inner(self).add(run).await;
         self.added.add_permits(1);
         self.leave.acquire().await.unwrap().forget();
         added
-    }
-
-    async fn start(&self, run: &StoredRun, fence: u64) -> Result<StoredRun, StoreError> {
-        self.inner_runs().start(run, fence).await
-    }
-
-    async fn change(
-        &self,
-        session: &SessionKey,
-        run: &str,
-        fence: Option<u64>,
-        transition: &RunTransition,
-    ) -> Result<Option<StoredRun>, StoreError> {
-        self.inner_runs().change(session, run, fence, transition).await
-    }
-
-    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
-        self.inner_runs().get(session, run).await
-    }
-
-    async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError> {
-        self.inner_runs().list(session, from, limit).await
-    }
-
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        self.inner_runs().in_progress(session).await
-    }
-
-    async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
-        self.inner_runs().list_interrupted(apps, limit).await
     }
 }
 

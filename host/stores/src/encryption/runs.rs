@@ -136,8 +136,8 @@ impl RunService for EncryptedSessions {
         Ok(RunPage { runs, next })
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        self.inner_runs()?.in_progress(session).await
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner_runs()?.find_running(session).await
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {

@@ -385,8 +385,8 @@ impl RunService for QuotaSessions {
         self.inner_runs()?.list(session, from, limit).await
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        self.inner_runs()?.in_progress(session).await
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        self.inner_runs()?.find_running(session).await
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {

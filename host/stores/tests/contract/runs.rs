@@ -252,23 +252,23 @@ async fn interrupted_background_runs_are_found_once_their_turn_has_ended(session
 async fn the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session(sessions: &dyn SessionService) {
     let key = session(sessions, "s1").await;
     let (one, other) = (StoredRun::new(key.clone(), "r\"1/", 0), StoredRun::new(key.clone(), "r2", 0));
-    let in_progress = || async { runs(sessions).in_progress(&key).await.unwrap() };
+    let find_running = || async { runs(sessions).find_running(&key).await.unwrap() };
     runs(sessions).add(&StoredRun::new(key.clone(), "queued", 0)).await.unwrap();
     let first = begin(sessions, &key, None).await;
-    assert_eq!(in_progress().await, None, "none has been started");
+    assert_eq!(find_running().await, None, "none has been started");
     runs(sessions).start(&one, first).await.unwrap();
-    assert_eq!(in_progress().await.as_ref(), Some(&one.id));
+    assert_eq!(find_running().await.as_ref(), Some(&one.id));
     sessions.renew_turn(&key, first, Duration::ZERO).await.unwrap();
-    assert_eq!(in_progress().await, None, "its host has ended");
+    assert_eq!(find_running().await, None, "its host has ended");
     let second = begin(sessions, &key, None).await;
     runs(sessions).start_later(&other, second).await.unwrap();
-    assert_eq!(in_progress().await.as_ref(), Some(&other.id), "the turn is of this run");
+    assert_eq!(find_running().await.as_ref(), Some(&other.id), "the turn is of this run");
     runs(sessions).change(&key, &other.id, Some(second), &RunTransition::Wait).await.unwrap();
     let third = begin(sessions, &key, Some(second)).await;
     runs(sessions).start(&one, third).await.unwrap();
-    assert_eq!(in_progress().await.as_ref(), Some(&one.id), "it has been continued");
+    assert_eq!(find_running().await.as_ref(), Some(&one.id), "it has been continued");
     runs(sessions).change(&key, &one.id, Some(third), &RunTransition::Finish).await.unwrap();
-    assert_eq!(in_progress().await, None, "it has ended");
+    assert_eq!(find_running().await, None, "it has ended");
     let stored = runs(sessions).get(&key, &other.id).await.unwrap().unwrap();
     assert_eq!(stored.state, RunState::Waiting, "nothing is written");
 }
@@ -364,7 +364,7 @@ async fn an_unknown_session_has_no_runs(sessions: &dyn SessionService) {
     assert!(matches!(started, Err(StoreError::SessionNotFound(_))), "{started:?}");
     assert_eq!(runs(sessions).get(&key, "r1").await.unwrap(), None);
     assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
-    assert_eq!(runs(sessions).in_progress(&key).await.unwrap(), None);
+    assert_eq!(runs(sessions).find_running(&key).await.unwrap(), None);
     assert_eq!(runs(sessions).change(&key, "r1", None, &RunTransition::Cancel).await.unwrap(), None);
 }
 

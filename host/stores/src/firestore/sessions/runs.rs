@@ -76,7 +76,7 @@ impl RunService for FirestoreSessionService {
         self.0.list_runs(session, from, limit).await
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
         self.0.run_in_progress(session).await
     }
 

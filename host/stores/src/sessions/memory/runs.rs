@@ -172,7 +172,7 @@ impl RunService for MemorySessions {
         Ok(RunPage { runs: page, next: (end > 0).then_some(end as u64) })
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
         let Some(stored) = self.find(session) else { return Ok(None) };
         let stored = stored.lock_unpoisoned();
         let is_held = stored.is_held();

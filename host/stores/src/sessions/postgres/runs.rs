@@ -92,7 +92,7 @@ impl RunService for PostgresSessions {
         Ok(RunPage { runs: listed.into_iter().map(|row| row.run).collect(), next })
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
         let longest = micros(MAX_TURN_LEASE);
         let values: [&(dyn ToSql + Sync); 4] = [&&*session.app, &&*session.user, &&*session.id, &longest];
         let rows = self.query(READ, session, Repeat::Safe, queries::RUN_IN_PROGRESS, &values).await?;

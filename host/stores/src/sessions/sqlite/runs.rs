@@ -106,7 +106,7 @@ impl RunService for SqliteSessions {
         Ok(RunPage { runs: listed.into_iter().map(|(_, run)| run).collect(), next })
     }
 
-    async fn in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
         self.wait_for_deferred(session).await?;
         let key = session.clone();
         let found = self.read("find the run of the session in progress", session, move |connection| {
