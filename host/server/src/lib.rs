@@ -59,4 +59,4 @@ mod websocket;
 
 pub use error::ApiError;
 pub use server::{BindError, Server};
-pub use state::AppState;
+pub use state::{AppState, AppStateBuilder};

@@ -1,16 +1,18 @@
 //! The shared state of all request handlers.
 
+mod builder;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use hatchery::{RetentionConfig, SettingsReport};
-use hatchery_a2a::{A2aAgents, A2aEndpoint, A2aService};
+use hatchery_a2a::{A2aAgents, A2aEndpoint};
 use hatchery_core::{EventWindow, Services, Session, SessionKey, pluralize};
 use hatchery_engine::{App, RunPermit, Runner};
 use hatchery_eval::{EvalStore, Evaluations};
-use hatchery_mcp::{McpEndpoint, McpServers, McpService};
+use hatchery_mcp::{McpEndpoint, McpServers};
 use hatchery_openapi::Apis;
 use hatchery_telemetry::{HostEvents, Metrics, TraceStore};
 use tokio::sync::{Semaphore, watch};
@@ -23,6 +25,7 @@ use crate::error::ApiError;
 use crate::live::LiveConnections;
 use crate::service::OriginRules;
 use crate::tls::Tls;
+pub use builder::AppStateBuilder;
 use hatchery::AppSource;
 use hatchery::ServerConfig;
 
@@ -65,16 +68,12 @@ struct StateInner {
     settings: ArcSwap<SettingsReport>,
 }
 
-impl AppState {
-    /// Creates the state of a server that runs the apps of `source` with `runner`.
-    pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
+impl StateInner {
+    fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
-        let (a2a, mcp, mcp_servers, a2a_agents) = (None, None, McpServers::default(), A2aAgents::default());
-        let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let live = LiveConnections::default();
         let triggers = Semaphore::new(config.max_concurrent_triggers.get().min(Semaphore::MAX_PERMITS));
-        let shared = StateInner {
+        Self {
             runner,
             source,
             origin_rules: Arc::new(ArcSwap::from_pointee(OriginRules::new(true, &config))),
@@ -82,15 +81,15 @@ impl AppState {
             config: ArcSwap::from_pointee(config),
             changes: watch::Sender::new(()),
             body_budget,
-            live,
-            a2a,
-            mcp,
-            mcp_servers,
-            a2a_agents,
+            live: LiveConnections::default(),
+            a2a: None,
+            mcp: None,
+            mcp_servers: McpServers::default(),
+            a2a_agents: A2aAgents::default(),
             apis: Apis::default(),
             evaluations,
-            traces,
-            metrics,
+            traces: TraceStore::default(),
+            metrics: Metrics::default(),
             auth: ArcSwapOption::empty(),
             tls: OnceLock::new(),
             host_events: HostEvents::default(),
@@ -100,47 +99,19 @@ impl AppState {
             retention: watch::Sender::new(RetentionConfig::default()),
             settings: ArcSwap::default(),
             created: Instant::now(),
-        };
-        Self { shared: Arc::new(shared) }
+        }
+    }
+}
+
+impl AppState {
+    /// Creates the state of a server that runs the apps of `source` with `runner`, and has no other parts.
+    pub fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
+        Self::builder(runner, source, config).build()
     }
 
-    /// Serves MCP clients too, and reports the state of these MCP servers. To be called before the state is shared.
-    #[must_use]
-    pub fn with_mcp(mut self, service: McpService, servers: McpServers) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.mcp = Some(McpEndpoint::new(service));
-            shared.mcp_servers = servers;
-        }
-        self
-    }
-
-    /// Serves A2A clients too, and reports the state of these agents of other hosts. To be called before the state is
-    /// shared.
-    #[must_use]
-    pub fn with_a2a(mut self, service: A2aService, agents: A2aAgents) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.a2a = Some(A2aEndpoint::new(service).with_base_path(&shared.config.load().path_of("")));
-            shared.a2a_agents = agents;
-        }
-        self
-    }
-
-    /// Keeps eval sets and results elsewhere than in memory. To be called before the state is shared.
-    #[must_use]
-    pub fn with_evaluations(mut self, evaluations: Evaluations) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.evaluations = evaluations;
-        }
-        self
-    }
-
-    /// Serves the spans of runs. To be called before the state is shared.
-    #[must_use]
-    pub fn with_traces(mut self, traces: TraceStore) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.traces = traces;
-        }
-        self
+    /// Returns a builder for the state of a server that runs the apps of `source` with `runner`.
+    pub fn builder(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> AppStateBuilder {
+        AppStateBuilder::new(runner, source, config)
     }
 
     /// Reads the keys of the configured authentication.
@@ -242,32 +213,9 @@ impl AppState {
         &self.shared.live
     }
 
-    /// Serves the metrics of runs. To be called before the state is shared.
-    #[must_use]
-    pub fn with_metrics(mut self, metrics: Metrics) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.metrics = metrics;
-        }
-        self
-    }
-
-    /// Deletes sessions by these rules. To be called before the state is shared.
-    #[must_use]
-    pub fn with_retention(self, retention: RetentionConfig) -> Self {
-        self.shared.retention.send_replace(retention);
-        self
-    }
-
     /// Returns the rules by which sessions are deleted, and their changes.
     pub(crate) fn retention(&self) -> watch::Receiver<RetentionConfig> {
         self.shared.retention.subscribe()
-    }
-
-    /// Reports these settings. To be called before the state is shared.
-    #[must_use]
-    pub fn with_settings(self, settings: SettingsReport) -> Self {
-        self.shared.settings.store(Arc::new(settings));
-        self
     }
 
     /// Returns the settings in force.
@@ -286,15 +234,6 @@ impl AppState {
 
     pub(crate) fn traces(&self) -> &TraceStore {
         &self.shared.traces
-    }
-
-    /// Serves these events of the host. To be called before the state is shared.
-    #[must_use]
-    pub fn with_host_events(mut self, host_events: HostEvents) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.host_events = host_events;
-        }
-        self
     }
 
     pub(crate) fn host_events(&self) -> &HostEvents {
@@ -317,15 +256,6 @@ impl AppState {
 
     pub(crate) fn evaluations(&self) -> &Evaluations {
         &self.shared.evaluations
-    }
-
-    /// Reports the state of these HTTP APIs, whose operations are tools. To be called before the state is shared.
-    #[must_use]
-    pub fn with_apis(mut self, apis: Apis) -> Self {
-        if let Some(shared) = Arc::get_mut(&mut self.shared) {
-            shared.apis = apis;
-        }
-        self
     }
 
     pub(crate) fn apis(&self) -> &Apis {

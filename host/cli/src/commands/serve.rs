@@ -17,7 +17,7 @@ use hatchery::{
     Storage,
 };
 use hatchery_core::CallerOrigin;
-use hatchery_server::{AppState, Server};
+use hatchery_server::{AppState, AppStateBuilder, Server};
 use hatchery_telemetry::{Metrics, OtlpExporter};
 use tokio::runtime::Handle;
 
@@ -278,10 +278,11 @@ async fn open_server(
     let in_force = Config { server: config, ..Config::clone(&used) };
     let settings = SettingsReport::new(&in_force, config_file, args.settings(dir), |name| std::env::var_os(name));
     let a2a = host.a2a_service();
-    let state = app_state(host, in_force)
-        .with_a2a(a2a.clone(), host.a2a_agents().clone())
-        .with_settings(settings)
-        .with_metrics(metrics.clone());
+    let state = state_builder(host, in_force)
+        .a2a(a2a.clone(), host.a2a_agents().clone())
+        .settings(settings)
+        .metrics(metrics.clone())
+        .build();
     let (server, listen) = listen.bind(state.clone()).await?;
     let traces = host.traces().clone();
     let served = ServedConfig { dir: dir.to_owned(), args: args.clone(), listen: listen.clone(), state, traces };
@@ -349,15 +350,15 @@ fn server_config(
     Ok(ServerConfig { allowed_hosts, base_path, dev_ui: Some(dev_ui), dev_ui_folder, ..config })
 }
 
-/// Returns the parts of the host that the server serves.
-fn app_state(host: &Host, config: Config) -> AppState {
-    AppState::new(host.runner().clone(), host.apps().clone(), config.server)
-        .with_mcp(host.mcp_service(CallerOrigin::Http, Vec::new()), host.mcp_servers().clone())
-        .with_apis(host.openapi().clone())
-        .with_evaluations(host.evaluations().clone())
-        .with_traces(host.traces().clone())
-        .with_host_events(host.host_events().clone())
-        .with_retention(config.retention)
+/// Returns the state of a server with what the host has for every server.
+fn state_builder(host: &Host, config: Config) -> AppStateBuilder {
+    AppState::builder(host.runner().clone(), host.apps().clone(), config.server)
+        .mcp(host.mcp_service(CallerOrigin::Http, Vec::new()), host.mcp_servers().clone())
+        .apis(host.openapi().clone())
+        .evaluations(host.evaluations().clone())
+        .traces(host.traces().clone())
+        .host_events(host.host_events().clone())
+        .retention(config.retention)
 }
 
 /// Waits until all components are loaded, then logs the settings and warns of unknown ones.

@@ -257,10 +257,11 @@ impl Host {
         let (traces, metrics) = (TraceStore::default(), Metrics::default());
         let exporters: Vec<Arc<dyn SpanExporter>> = vec![Arc::new(traces.clone()), Arc::new(metrics.clone())];
         let runner = Runner::with_plugins(services.clone(), plugins).with_span_exporter(Arc::new(exporters));
-        let state = AppState::new(runner, Arc::new(FakeSource(apps.into())), config)
-            .with_traces(traces)
-            .with_metrics(metrics)
-            .with_retention(retention);
+        let state = AppState::builder(runner, Arc::new(FakeSource(apps.into())), config)
+            .traces(traces)
+            .metrics(metrics)
+            .retention(retention)
+            .build();
         let server = Server::bind(address.parse().unwrap(), state.clone()).await.unwrap();
         let address = server.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
@@ -420,9 +421,10 @@ pub struct FolderServer {
 impl FolderServer {
     pub async fn start(folder: &std::path::Path, config: ServerConfig) -> Self {
         let host = hatchery::Host::builder().folder(folder).watch(true).trace(true).open().await.unwrap();
-        let state = AppState::new(host.runner().clone(), host.apps().clone(), config)
-            .with_traces(host.traces().clone())
-            .with_host_events(host.host_events().clone());
+        let state = AppState::builder(host.runner().clone(), host.apps().clone(), config)
+            .traces(host.traces().clone())
+            .host_events(host.host_events().clone())
+            .build();
         let server = Server::bind("127.0.0.1:0".parse().unwrap(), state).await.unwrap();
         let address = server.local_addr().unwrap();
         tokio::spawn(server.serve(std::future::pending()));
