@@ -17,7 +17,14 @@ use crate::peer::Peer;
 pub(super) struct StreamLimit {
     free: Arc<Limit>,
     peers: Peers,
-    log: Arc<LogThrottle>,
+    logs: Arc<Logs>,
+}
+
+/// Rate limits for log lines about refused requests.
+#[derive(Default)]
+struct Logs {
+    full: LogThrottle,
+    peer_full: LogThrottle,
 }
 
 /// The place of a request, until it is dropped.
@@ -30,7 +37,7 @@ pub(super) struct StreamPermit {
 impl StreamLimit {
     /// Allows `total` requests in progress, and `per_peer` of each peer.
     pub(super) fn new(total: usize, per_peer: usize) -> Self {
-        Self { free: Arc::new(Limit::new(total)), peers: Peers::new(per_peer), log: Arc::default() }
+        Self { free: Arc::new(Limit::new(total)), peers: Peers::new(per_peer), logs: Arc::default() }
     }
 
     /// Changes both numbers. Requests in progress continue.
@@ -44,31 +51,36 @@ impl StreamLimit {
     /// # Errors
     /// The response to one too many.
     pub(super) fn acquire(&self, peer: Option<Peer>) -> Result<StreamPermit, Box<Response>> {
-        let permit = || {
-            let total = self.free.try_acquire(1)?;
-            let peer = match peer {
-                Some(Peer(address)) => Some(self.peers.acquire(address)?),
-                None => None,
-            };
-            Some(StreamPermit { _total: total, _peer: peer })
-        };
-        permit().ok_or_else(|| {
-            self.log.log(|times| {
+        let Some(total) = self.free.try_acquire(1) else {
+            self.logs.full.log(|times| {
                 tracing::warn!(
-                    peer = peer.map(|peer| peer.to_string()),
                     times,
+                    "the maximum number of HTTP/2 requests is in progress, more are refused; raise \
+                     server.max_connections to allow more"
+                );
+            });
+            return Err(refusal("the server has the maximum number of requests in progress; try again"));
+        };
+        let peer = peer.map(|peer| self.acquire_from(peer)).transpose()?;
+        Ok(StreamPermit { _total: total, _peer: peer })
+    }
+
+    fn acquire_from(&self, peer: Peer) -> Result<PeerPermit, Box<Response>> {
+        self.peers.acquire(peer.0).ok_or_else(|| {
+            self.logs.peer_full.log(|times| {
+                tracing::warn!(
+                    %peer, times,
                     "a peer has the maximum number of HTTP/2 requests in progress, more are refused; raise \
                      server.max_connections_per_peer to allow more, for example behind a proxy"
                 );
             });
-            Box::new(refusal())
+            refusal("this peer has the maximum number of requests in progress; wait until some have ended")
         })
     }
 }
 
-fn refusal() -> Response {
-    let error = ApiError::busy("this peer has the maximum number of requests in progress; wait until some have ended");
-    let mut response = ApiError { code: "TOO_MANY_STREAMS".into(), ..error }.into_response();
+fn refusal(detail: &str) -> Box<Response> {
+    let mut response = ApiError { code: "TOO_MANY_STREAMS".into(), ..ApiError::busy(detail) }.into_response();
     headers::add_missing(response.headers_mut());
-    response
+    Box::new(response)
 }

@@ -104,6 +104,21 @@ async fn the_limit_of_a_peer_counts_requests_and_not_only_connections() {
 }
 
 #[tokio::test]
+async fn a_request_beyond_the_total_is_not_blamed_on_its_peer() {
+    let limits = ServerConfig { max_connections: 1, max_connections_per_peer: 1, ..ServerConfig::default() };
+    let host = Host::with(limits).await;
+    host.services.sessions.create("waits", "u", Some("s"), JsonMap::new()).await.unwrap();
+    let mut sender = connect(&host).await;
+    let _waiting = ok(sender.send_request(post("/run_sse", &run_body("waits", "hi"))).await.unwrap());
+    let refused = sender.send_request(get("localhost", "/version")).await.unwrap();
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["code"], "TOO_MANY_STREAMS", "{body}");
+    assert_eq!(body["detail"], "the server has the maximum number of requests in progress; try again");
+}
+
+#[tokio::test]
 async fn large_responses_that_are_not_read_do_not_fill_the_memory() {
     let host = Host::with(ServerConfig { body_memory: ByteSize(50 << 20), ..ServerConfig::default() }).await;
     host.session("floods").await;
