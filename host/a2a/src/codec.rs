@@ -98,12 +98,20 @@ impl Version {
 
 /// Reads a value of a peer without copying its texts. Unknown keys are ignored.
 fn take<T: DeserializeOwned>(value: Value) -> Result<T, String> {
-    T::deserialize(value).map_err(|error| error.to_string())
+    serde_path_to_error::deserialize(value).map_err(|error| describe(&error))
 }
 
 /// Reads a value of a peer. Unknown keys are ignored.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    T::deserialize(value).map_err(|error| error.to_string())
+    serde_path_to_error::deserialize(value).map_err(|error| describe(&error))
+}
+
+/// Returns a reason with the key that has the wrong type.
+fn describe(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    match (error.path().to_string().as_str(), error.inner()) {
+        (".", reason) => reason.to_string(),
+        (key, reason) => format!("`{key}`: {reason}"),
+    }
 }
 
 /// Writes a wire type. Wire types consist of texts, numbers, lists and mappings, so this cannot fail.

@@ -261,4 +261,12 @@ fn malformed_parameters_are_named() {
     assert_eq!(error("SendMessage", two), "a part has exactly one of `text`, `raw`, `url` and `data`");
     let file = json!({"message": {"messageId": "m", "role": "user", "parts": [{"kind": "file", "file": {}}]}});
     assert_eq!(error("message/send", file), "a file has exactly one of `bytes` and `uri`");
+    let text = json!({"id": "t", "historyLength": "many"});
+    for method in ["GetTask", "tasks/get"] {
+        let expected = "`historyLength`: invalid type: string \"many\", expected u32";
+        assert_eq!(error(method, text.clone()), expected, "{method}");
+    }
+    let number = json!({"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": 1}]}});
+    let expected = "`message.parts[0].text`: invalid type: integer `1`, expected a string";
+    assert_eq!(error("SendMessage", number), expected);
 }
