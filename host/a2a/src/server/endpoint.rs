@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hatchery_core::ClientScope;
 use hatchery_engine::App;
 use http::header::{CONTENT_TYPE, HOST};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response};
 use serde_json::Value;
 
 use super::answer;
@@ -57,7 +57,6 @@ impl A2aEndpoint {
         Some(match path {
             "" | "/" | ADK_PATH if method == Method::POST => service.json_rpc(&app, headers, query, &body).await,
             path if CARD_PATHS.contains(&path) && method == Method::GET => self.card_of(&app, headers),
-            "" | "/" => answer::empty(StatusCode::METHOD_NOT_ALLOWED),
             path => service.rest(&app, method, path, headers, query, &body).await,
         })
     }

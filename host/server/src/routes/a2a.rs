@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::Response;
-use axum::routing::{any, get};
+use axum::routing::{any, get, post};
 use hatchery_a2a::A2aEndpoint;
 use utoipa_axum::routes;
 
@@ -18,7 +18,7 @@ use crate::state::AppState;
 
 pub(super) fn routes() -> ApiRouter {
     ApiRouter::new()
-        .route("/a2a/{app}", any(app))
+        .route("/a2a/{app}", post(app))
         .route("/a2a/{app}/{*path}", any(path))
         .layer(Extension(LargeBody))
         .routes(routes!(default_card))

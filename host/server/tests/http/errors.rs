@@ -20,10 +20,13 @@ async fn an_unknown_route_is_named() {
 #[tokio::test]
 async fn a_wrong_method_is_an_error_with_the_allowed_ones() {
     let host = Host::start().await;
-    let response = host.get("/run").await;
-    assert_eq!(response.headers()["allow"], "POST");
-    let body = problem(response, 405, "METHOD_NOT_ALLOWED").await;
-    assert_eq!(body["detail"], "/run does not support GET; the Allow header lists the supported methods");
+    for path in ["/run", "/a2a/says"] {
+        let response = host.get(path).await;
+        assert_eq!(response.headers()["allow"], "POST");
+        let body = problem(response, 405, "METHOD_NOT_ALLOWED").await;
+        let detail = format!("{path} does not support GET; the Allow header lists the supported methods");
+        assert_eq!(body["detail"], detail);
+    }
 }
 
 #[tokio::test]
