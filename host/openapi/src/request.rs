@@ -41,13 +41,9 @@ impl Request {
         max_body: usize,
         cx: &CallContext,
     ) -> Result<Self, String> {
-        // Fragments are never sent.
-        let template = operation.path.split('#').next().unwrap_or_default();
-        let (mut path, fixed_query) = match template.split_once('?') {
-            Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
-            None => (template.to_owned(), None),
-        };
-        let mut query: Vec<String> = fixed_query.into_iter().collect();
+        // Fragments are never sent. Values are encoded, so they have no `?`.
+        let mut template = operation.path.split('#').next().unwrap_or_default().to_owned();
+        let mut query = Vec::new();
         let mut request = Self::new(operation.method.clone(), operation.base_url.clone());
         request.headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
         for parameter in &operation.parameters {
@@ -61,7 +57,7 @@ impl Request {
                     if text.is_empty() {
                         return Err(format!("`{}` is empty, and it is a part of the path", parameter.argument));
                     }
-                    path = path.replace(&format!("{{{}}}", parameter.name), &text);
+                    template = template.replace(&format!("{{{}}}", parameter.name), &text);
                 }
                 Location::Query => query.extend(query_pairs(parameter, &value)),
                 Location::Cookie => request.cookies.extend(query_pairs(parameter, &value)),
@@ -76,12 +72,15 @@ impl Request {
                 }
             }
         }
-        check_path(&path)?;
+        let (path, fixed_query) = match template.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (template.as_str(), None),
+        };
+        check_path(path)?;
         let base = request.url.path().trim_end_matches('/').to_owned();
         request.url.set_path(&format!("{base}{path}"));
-        if let Some(own) = request.url.query().map(ToOwned::to_owned) {
-            query.insert(0, own);
-        }
+        let own_query = request.url.query().map(ToOwned::to_owned);
+        let query: Vec<String> = own_query.into_iter().chain(fixed_query).chain(query).collect();
         request.url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
         if let Some(body) = &operation.body {
             request.body = body::encode(body, args, max_body, cx).await?;

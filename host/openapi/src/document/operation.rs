@@ -112,6 +112,7 @@ impl Draft<'_> {
         for parameter in self.parameters()? {
             parameters.extend(parameter::build(parameter, &mut arguments, is_supplied)?);
         }
+        check_placeholders(self.path, &parameters)?;
         let body = match self.operation.get("requestBody") {
             Some(body) => body::build(self.document.resolve(body)?, self.document, &mut arguments)?,
             None => None,
@@ -156,6 +157,20 @@ impl Draft<'_> {
         } else {
             truncate_bytes(&texts.join("\n"), MAX_TEXT)
         }
+    }
+}
+
+/// Checks that every name in braces in a path is one of the parameters: it would be sent as it is.
+fn check_placeholders(path: &str, parameters: &[Parameter]) -> Result<(), String> {
+    let is_declared =
+        |name: &str| parameters.iter().any(|parameter| parameter.location == Location::Path && parameter.name == name);
+    let sent = path.split('#').next().unwrap_or_default();
+    let mut names = sent.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    match names.find(|name| !is_declared(name)) {
+        Some(name) => {
+            Err(format!("its path has `{{{}}}`, which is none of its parameters `in: path`", excerpt(name, 60)))
+        }
+        None => Ok(()),
     }
 }
 

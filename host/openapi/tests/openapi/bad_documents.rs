@@ -73,6 +73,20 @@ async fn what_cannot_be_sent_is_told() {
 }
 
 #[tokio::test]
+async fn a_name_in_a_path_that_is_no_parameter_is_not_sent_as_it_is() {
+    let server = Server::echo().await;
+    let declared =
+        json!([{"name": "petID", "in": "path", "schema": {"type": "string"}}, {"name": "tag", "in": "query"}]);
+    for (path, name) in [("/pets/{petId}", "petId"), ("/pets/{petID}/{tag}", "tag"), ("/pets?q={word}#{petID}", "word")]
+    {
+        let operation = json!({"get": {"operationId": "op", "parameters": declared}});
+        let reason = server.api(&document(json!({ path: operation }))).reason().await;
+        let expected = format!("`op`: its path has `{{{name}}}`, which is none of its parameters `in: path`");
+        assert_eq!(reason, format!("no operation can be used; {expected}"));
+    }
+}
+
+#[tokio::test]
 async fn two_thousand_operations_need_a_choice() {
     let server = Server::echo().await;
     let paths = (0..2_000).map(|number| {

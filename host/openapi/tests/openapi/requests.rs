@@ -61,6 +61,18 @@ async fn an_argument_cannot_leave_the_path_of_its_operation() {
 }
 
 #[tokio::test]
+async fn a_path_with_a_query_has_parameters_in_both() {
+    let server = Server::echo().await;
+    let parameter = |name: &str| json!({"name": name, "in": "path", "schema": {"type": "string"}});
+    let limit = json!({"name": "limit", "in": "query", "schema": {"type": "integer"}});
+    let parameters = [parameter("shop"), parameter("word"), limit];
+    let paths = json!({"/{shop}/pets?q={word}#find": {"get": {"operationId": "op", "parameters": parameters}}});
+    let request = server.api(&document(paths)).call("op", json!({"shop": "a?b", "word": "x&y", "limit": 3})).await;
+    assert_eq!(request["path"], "/v1/a%3Fb/pets");
+    assert_eq!(request["query"], "q=x%26y&limit=3");
+}
+
+#[tokio::test]
 async fn the_properties_of_a_json_body_are_arguments() {
     let server = Server::echo().await;
     let pet = json!({

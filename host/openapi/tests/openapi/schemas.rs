@@ -18,7 +18,7 @@ async fn each_operation_is_a_tool_with_a_valid_name_of_its_own() {
             "get": {"operationId": "listPets", "summary": "Lists pets.", "description": "Of all kinds."},
             "post": {"operationId": "listPets"},
         },
-        "/pets/{id}": {"delete": {}},
+        "/pets/{id}": {"delete": {"parameters": [{"name": "id", "in": "path", "schema": {"type": "string"}}]}},
         "/long": {"get": {"operationId": long}},
         "/adk": {"get": {"operationId": "adk_request_confirmation"}},
         "x-internal": {"get": {"operationId": "no"}},
