@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hatchery::RetentionConfig;
 use hatchery_core::{ExpiryRule, StoreError, Timestamp};
+use hatchery_mcp::TOOL_APP;
 use tokio::time::{Instant, sleep};
 
 use crate::state::AppState;
@@ -13,6 +14,9 @@ const MIN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The time until the next search, in durations of the last one. Some services ask for the sessions of each user.
 const INTERVAL_PER_SEARCH: u32 = 100;
+
+/// Days after which a session of one call of an MCP client is deleted: its host has died during the call.
+const ABANDONED_CALL_DAYS: u32 = 1;
 
 /// Deletes expired sessions as long as there are rules, and starts anew when the rules change. Never returns.
 pub(crate) async fn follow_rules(state: &AppState) {
@@ -33,7 +37,12 @@ async fn delete_expired(state: &AppState, rules: RetentionConfig) {
     }
     loop {
         let started = Instant::now();
-        for app in state.source().app_names() {
+        let mut apps: Vec<_> = state.source().app_names().into_iter().map(|app| (app, rules)).collect();
+        if !apps.iter().any(|(app, _)| app == TOOL_APP) {
+            let max_idle_days = Some(ABANDONED_CALL_DAYS);
+            apps.push((TOOL_APP.into(), RetentionConfig { max_idle_days, ..RetentionConfig::default() }));
+        }
+        for (app, rules) in apps {
             match state.runner().delete_expired(&app, &rule(&rules), rules.keep_artifacts).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),

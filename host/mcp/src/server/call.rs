@@ -333,11 +333,7 @@ impl McpService {
     async fn delete(&self, key: &SessionKey) {
         let services = self.0.runner.services();
         let delete = async {
-            for name in services.artifacts.list(key).await? {
-                if !name.starts_with("user:") {
-                    services.artifacts.delete(key, &name).await?;
-                }
-            }
+            services.artifacts.delete_all(key).await?;
             services.sessions.delete(key).await
         };
         if let Err(error) = delete.await {

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::content;
 
-/// The app of calls of single tools.
-pub(super) const TOOL_APP: &str = "mcp-tools";
+/// The app of the sessions of single calls, which are deleted when the call ends.
+pub const TOOL_APP: &str = "mcp-tools";
 
 /// The keys of results that are not objects, and of errors, as models see them.
 const RESULT: &str = "result";

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery::RetentionConfig;
-use hatchery_core::{SessionKey, SessionService, StoreError, WrapperSessionService};
+use hatchery_core::{
+    ExpiredSession, ExpiryRule, JsonMap, SessionKey, SessionService, StoreError, Timestamp, WrapperSessionService,
+};
 use hatchery_stores::MemorySessions;
 use hatchery_test_support::AuditCapture;
 use reqwest::Method;
@@ -97,4 +99,39 @@ async fn a_refused_deletion_is_tried_again() {
         tokio::task::yield_now().await;
     }
     panic!("no session was deleted");
+}
+
+/// Sessions that look two days older than they are.
+struct AgedSessions(MemorySessions);
+
+#[async_trait]
+impl WrapperSessionService for AgedSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.0
+    }
+
+    async fn list_expired(
+        &self,
+        app: &str,
+        rule: &ExpiryRule,
+        limit: usize,
+    ) -> Result<Vec<ExpiredSession>, StoreError> {
+        let later = |time: Timestamp| Timestamp::from_micros(time.as_micros() + 2 * 24 * 60 * 60 * 1_000_000);
+        let rule = ExpiryRule { idle_since: rule.idle_since.map(later), ..*rule };
+        self.0.list_expired(app, &rule, limit).await
+    }
+}
+
+#[tokio::test]
+async fn sessions_that_calls_of_mcp_clients_have_left_are_deleted_after_a_day() {
+    let sessions = Arc::new(AgedSessions(MemorySessions::new()));
+    for app in ["says", "mcp-tools"] {
+        sessions.0.create(app, "u", Some("s"), JsonMap::new()).await.unwrap();
+    }
+    let rules = RetentionConfig { max_idle_days: Some(90), ..RetentionConfig::default() };
+    let _host = Host::with_retention_of(rules, sessions.clone()).await;
+    while !sessions.0.list("mcp-tools", "u").await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(sessions.0.list("says", "u").await.unwrap().len(), 1);
 }
