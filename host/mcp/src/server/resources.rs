@@ -166,7 +166,9 @@ impl McpService {
                     let message = format!("there is no template `{}`; templates are listed", reference.uri);
                     return Err(ErrorData::invalid_params(message, None));
                 };
-                resource.values(&argument.name, &argument.value)
+                let (name, begin) = (argument.name.clone(), argument.value.clone());
+                // Fails only if the host stops.
+                tokio::task::spawn_blocking(move || resource.values(&name, &begin)).await.unwrap_or_default()
             }
             Reference::Prompt(reference) => {
                 self.suggest_argument(&reference.name, &argument.name, &argument.value, context)?

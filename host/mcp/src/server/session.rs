@@ -218,7 +218,8 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let target = self.service.subscription_target(&request.uri, &context).await?;
-        self.subscriptions.add(request.uri, target).map_err(|reason| ErrorData::invalid_params(reason, None))
+        let added = self.subscriptions.add(request.uri, target).await;
+        added.map_err(|reason| ErrorData::invalid_params(reason, None))
     }
 
     async fn unsubscribe(
@@ -291,14 +292,16 @@ impl ServerHandler for Session {
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let subscriptions = Subscriptions::default();
+        // The client has its confirmation already, so changes count from here on.
+        let mut changes = Changes::new(&self.service, subscriptions.clone());
+        let mut stored = self.service.0.changes.subscribe();
         let filter = context.accepted();
         for uri in filter.resource_subscriptions.iter().flatten() {
             let target = self.service.subscription_target(uri, context.request_context()).await?;
-            subscriptions.add(uri.clone(), target).map_err(|reason| ErrorData::invalid_params(reason, None))?;
+            let added = subscriptions.add(uri.clone(), target).await;
+            added.map_err(|reason| ErrorData::invalid_params(reason, None))?;
         }
         let (wants_tools, wants_list) = (filter.tools_list_changed, filter.resources_list_changed);
-        let mut changes = Changes::new(&self.service, subscriptions);
-        let mut stored = self.service.0.changes.subscribe();
         let user = user(context.request_context());
         loop {
             let sent = tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use hatchery_core::sync::MutexExt;
@@ -37,10 +37,11 @@ pub(super) struct WatchedFile {
     pub(super) path: PathBuf,
 }
 
-impl WatchedFile {
-    fn stamp(&self) -> Option<Stamp> {
-        self.resource.stamp(&self.path)
-    }
+/// Returns the stamps of files, in their order. Not on a thread of the runtime: a file system may be slow.
+async fn read_stamps(files: Vec<WatchedFile>) -> Vec<Option<Stamp>> {
+    let read = move || files.iter().map(|file| file.resource.stamp(&file.path)).collect::<Vec<_>>();
+    // Fails only if the host stops.
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
 }
 
 /// The resources that one client watches. Cheap to clone.
@@ -49,21 +50,28 @@ pub(super) struct Subscriptions(Arc<SubscriptionsInner>);
 
 #[derive(Default)]
 struct SubscriptionsInner {
-    resources: Mutex<BTreeMap<String, SubscriptionState>>,
-    /// Notified when a resource was added.
-    added: Notify,
+    watched: Mutex<Watched>,
+    /// Notified when a file has changed.
+    file_changed: Notify,
 }
 
-enum SubscriptionState {
-    Artifact {
-        user: String,
-        /// True if a change may have been missed.
-        is_missed: bool,
-    },
-    File {
-        file: WatchedFile,
-        seen: Option<Stamp>,
-    },
+#[derive(Default)]
+struct Watched {
+    /// The resources by URI.
+    resources: BTreeMap<String, Subscription>,
+    /// True while a task checks the files.
+    has_file_task: bool,
+}
+
+struct Subscription {
+    content: WatchedContent,
+    /// True if the client is to be notified: of a file that has changed, of an artifact if a change may have been missed.
+    is_changed: bool,
+}
+
+enum WatchedContent {
+    Artifact { user: String },
+    File { file: WatchedFile, seen: Option<Stamp> },
 }
 
 impl Subscriptions {
@@ -71,88 +79,114 @@ impl Subscriptions {
     ///
     /// # Errors
     /// If there are too many.
-    pub(super) fn add(&self, uri: String, target: SubscriptionTarget) -> Result<(), String> {
-        let state = match target {
-            SubscriptionTarget::Artifact(user) => SubscriptionState::Artifact { user, is_missed: false },
-            SubscriptionTarget::File(file) => SubscriptionState::File { seen: file.stamp(), file },
+    pub(super) async fn add(&self, uri: String, target: SubscriptionTarget) -> Result<(), String> {
+        let content = match target {
+            SubscriptionTarget::Artifact(user) => WatchedContent::Artifact { user },
+            SubscriptionTarget::File(file) => {
+                let seen = read_stamps(vec![file.clone()]).await.pop().flatten();
+                WatchedContent::File { file, seen }
+            }
         };
-        let mut resources = self.0.resources.lock_unpoisoned();
-        if resources.len() >= MAX_WATCHED && !resources.contains_key(&uri) {
+        let is_file = matches!(content, WatchedContent::File { .. });
+        let mut watched = self.0.watched.lock_unpoisoned();
+        if watched.resources.len() >= MAX_WATCHED && !watched.resources.contains_key(&uri) {
             return Err(format!("a client can watch at most {MAX_WATCHED} resources"));
         }
-        resources.insert(uri, state);
-        self.0.added.notify_one();
+        watched.resources.insert(uri, Subscription { content, is_changed: false });
+        if is_file && !std::mem::replace(&mut watched.has_file_task, true) {
+            tokio::spawn(check_files(Arc::downgrade(&self.0)));
+        }
         Ok(())
     }
 
     pub(super) fn remove(&self, uri: &str) {
-        self.0.resources.lock_unpoisoned().remove(uri);
+        self.0.watched.lock_unpoisoned().resources.remove(uri);
     }
 
     /// Waits until a watched resource has changed, and returns its URI. All watched artifacts count as changed if changes
     /// were missed. Never returns if the host stops.
     pub(super) async fn next_change(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
         loop {
-            if let Some(uri) = self.missed_artifact() {
-                return uri;
-            }
-            let files = self.files();
-            if let Some(uri) = self.changed_file(&files) {
+            if let Some(uri) = self.0.take_changed() {
                 return uri;
             }
             tokio::select! {
                 change = changes.recv() => match change {
-                    Ok(change) if self.has_artifact(&change) => return change.uri.to_string(),
+                    Ok(change) if self.0.has_artifact(&change) => return change.uri.to_string(),
                     Ok(_) => {}
-                    Err(broadcast::error::RecvError::Lagged(_)) => self.mark_artifacts(),
+                    Err(broadcast::error::RecvError::Lagged(_)) => self.0.mark_artifacts(),
                     Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
                 },
-                () = tokio::time::sleep(FILE_INTERVAL), if !files.is_empty() => {}
-                () = self.0.added.notified() => {}
+                () = self.0.file_changed.notified() => {}
             }
         }
     }
+}
 
+impl SubscriptionsInner {
     fn has_artifact(&self, change: &ArtifactChange) -> bool {
-        let resources = self.0.resources.lock_unpoisoned();
-        matches!(resources.get(&*change.uri), Some(SubscriptionState::Artifact { user, .. }) if **user == *change.user)
+        let watched = self.watched.lock_unpoisoned();
+        let content = watched.resources.get(&*change.uri).map(|subscription| &subscription.content);
+        matches!(content, Some(WatchedContent::Artifact { user }) if **user == *change.user)
     }
 
     /// Marks all artifacts, after changes of unknown ones.
     fn mark_artifacts(&self) {
-        for state in self.0.resources.lock_unpoisoned().values_mut() {
-            if let SubscriptionState::Artifact { is_missed, .. } = state {
-                *is_missed = true;
+        for subscription in self.watched.lock_unpoisoned().resources.values_mut() {
+            if let WatchedContent::Artifact { .. } = subscription.content {
+                subscription.is_changed = true;
             }
         }
     }
 
-    /// Returns a marked artifact, and removes its mark.
-    fn missed_artifact(&self) -> Option<String> {
-        self.0.resources.lock_unpoisoned().iter_mut().find_map(|(uri, state)| match state {
-            SubscriptionState::Artifact { is_missed, .. } => std::mem::take(is_missed).then(|| uri.clone()),
-            SubscriptionState::File { .. } => None,
+    /// Returns a marked resource, and removes its mark.
+    fn take_changed(&self) -> Option<String> {
+        let mut watched = self.watched.lock_unpoisoned();
+        let mut marked = watched.resources.iter_mut().filter(|(_, subscription)| subscription.is_changed);
+        marked.next().map(|(uri, subscription)| {
+            subscription.is_changed = false;
+            uri.clone()
         })
     }
 
-    fn files(&self) -> Vec<(String, WatchedFile)> {
-        let resources = self.0.resources.lock_unpoisoned();
-        let files = resources.iter().filter_map(|(uri, state)| match state {
-            SubscriptionState::Artifact { .. } => None,
-            SubscriptionState::File { file, .. } => Some((uri.clone(), file.clone())),
+    /// Returns the watched files with their URIs. `None` if there are none, and the task that checks them is to end.
+    fn files(&self) -> Option<(Vec<String>, Vec<WatchedFile>)> {
+        let mut watched = self.watched.lock_unpoisoned();
+        let files = watched.resources.iter().filter_map(|(uri, subscription)| match &subscription.content {
+            WatchedContent::Artifact { .. } => None,
+            WatchedContent::File { file, .. } => Some((uri.clone(), file.clone())),
         });
-        files.collect()
+        let (uris, files): (Vec<_>, Vec<_>) = files.unzip();
+        watched.has_file_task = !files.is_empty();
+        watched.has_file_task.then_some((uris, files))
     }
 
-    /// Returns one of `files` that has changed since the last look. The file system is read without the lock.
-    fn changed_file(&self, files: &[(String, WatchedFile)]) -> Option<String> {
-        let changed = files.iter().find(|(uri, file)| {
-            let now = file.stamp();
-            match self.0.resources.lock_unpoisoned().get_mut(uri) {
-                Some(SubscriptionState::File { seen, .. }) => std::mem::replace(seen, now) != now,
-                Some(SubscriptionState::Artifact { .. }) | None => false,
+    /// Marks the files whose stamps have changed.
+    fn mark_files(&self, uris: &[String], stamps: &[Option<Stamp>]) {
+        let mut watched = self.watched.lock_unpoisoned();
+        let mut has_changed = false;
+        for (uri, now) in uris.iter().zip(stamps) {
+            let Some(Subscription { content, is_changed }) = watched.resources.get_mut(uri) else { continue };
+            if let WatchedContent::File { seen, .. } = content
+                && std::mem::replace(seen, *now) != *now
+            {
+                (*is_changed, has_changed) = (true, true);
             }
-        });
-        changed.map(|(uri, _)| uri.clone())
+        }
+        drop(watched);
+        if has_changed {
+            self.file_changed.notify_one();
+        }
+    }
+}
+
+/// Checks the watched files at intervals. Returns once there are none, or their client is gone.
+async fn check_files(subscriptions: Weak<SubscriptionsInner>) {
+    loop {
+        tokio::time::sleep(FILE_INTERVAL).await;
+        let Some((uris, files)) = subscriptions.upgrade().and_then(|inner| inner.files()) else { return };
+        let stamps = read_stamps(files).await;
+        let Some(inner) = subscriptions.upgrade() else { return };
+        inner.mark_files(&uris, &stamps);
     }
 }

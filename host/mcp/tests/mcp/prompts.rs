@@ -200,3 +200,21 @@ async fn a_client_is_notified_when_a_file_that_it_watches_has_changed() {
     let unknown = client.subscribe(SubscribeRequestParams::new("other://tone")).await.unwrap_err();
     assert_eq!(refusal(unknown), (-32002, "Resource not found".into()));
 }
+
+#[tokio::test]
+async fn every_watched_file_that_has_changed_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = host(folder.path()).client().await;
+    let uris = ["docs://tone", "docs://trains"];
+    for uri in uris {
+        client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
+    }
+    std::fs::write(folder.path().join("tone.md"), "Be verbose.").unwrap();
+    std::fs::remove_file(folder.path().join("trains.md")).unwrap();
+    while client.service().updates.lock().unwrap().len() < uris.len() {
+        client.service().updated.notified().await;
+    }
+    let mut updates = client.service().updates.lock().unwrap().clone();
+    updates.sort_unstable();
+    assert_eq!(updates, uris);
+}
