@@ -3,7 +3,6 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
 use hatchery::shell::quote_path;
@@ -13,7 +12,7 @@ use serde_json::json;
 
 use crate::host::ConfigArgs;
 use crate::outcome::Outcome;
-use crate::terminal::{BOLD, DIM, list_names, plain_stdout, stdout};
+use crate::terminal::{BOLD, DIM, http_date, list_names, plain_stdout, stdout};
 
 /// Number of characters of a hash in text output.
 const SHORT_HASH_CHARS: usize = 12;
@@ -180,8 +179,7 @@ fn print_list(args: &Args, revisions: &[StoredRevision], current: &CurrentFile) 
     let mut out = stdout();
     for revision in revisions {
         let mark = if is_current(revision) { "  current" } else { "" };
-        let seconds = revision.served_since.as_seconds().max(0.0);
-        let time = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs_f64(seconds));
+        let time = http_date(revision.served_since);
         let (hash, size) = (short(&revision.sha256), revision.size);
         writeln!(out, "{BOLD}{hash}{BOLD:#}  {size} bytes  {DIM}served since {time}{DIM:#}{mark}")?;
     }
