@@ -16,7 +16,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    AuthConfig, AuthCredential, AuthScheme, CallContext, CredentialId, HttpCredentials, OAuth2Auth, UserCredential,
+    AuthConfig, AuthCredential, AuthScheme, CallContext, CredentialId, HttpCredentials, OAuth2Auth, StoreError,
+    UserCredential,
 };
 use reqwest::Url;
 use serde_json::{Value, json};
@@ -36,6 +37,9 @@ const DEFAULT_LIFETIME: u64 = 3_600;
 
 /// Timeout of token servers.
 const TIMEOUTS: Timeouts = Timeouts { connect: Duration::from_secs(10), read: Duration::from_secs(30) };
+
+/// Maximum time for a whole answer of a token server.
+const MAX_EXCHANGE: Duration = Duration::from_secs(60);
 
 /// Returns the result of a call that waits for a user's credential.
 pub fn pending_result() -> Value {
@@ -96,7 +100,7 @@ impl ToolAuthenticator {
     /// # Errors
     /// If the user cannot be asked, an OAuth server refuses the answer, or it cannot be reached. The next call asks the
     /// user again if the answer was at fault.
-    pub async fn credential(&self, cx: &CallContext) -> Result<Option<AuthCredential>, AuthError> {
+    pub async fn credential(self: &Arc<Self>, cx: &CallContext) -> Result<Option<AuthCredential>, AuthError> {
         if let Some(own) = self.own_credential().await? {
             return Ok(Some(own));
         }
@@ -106,16 +110,32 @@ impl ToolAuthenticator {
         {
             return Ok(Some(credential));
         }
-        let lock = self.exchanges.lock_unpoisoned().entry(id.clone()).or_default().clone();
-        let exchanging = lock.lock().await;
-        let exchanged = self.exchange(cx, &id.key).await;
-        drop(exchanging);
-        drop(lock);
-        self.exchanges.lock_unpoisoned().retain(|_, lock| Arc::strong_count(lock) > 1);
-        match exchanged? {
+        match self.exchange_to_completion(cx, id).await? {
             Some(credential) => Ok(Some(credential)),
             None => self.ask(cx).await.map(|()| None),
         }
+    }
+
+    /// Exchanges or refreshes a credential, one call of a user at a time. Goes on if the call is cancelled meanwhile: the
+    /// server accepts a code, and often a refresh token, only once, so its tokens must be stored.
+    async fn exchange_to_completion(
+        self: &Arc<Self>,
+        cx: &CallContext,
+        id: CredentialId,
+    ) -> Result<Option<AuthCredential>, AuthError> {
+        let lock = self.exchanges.lock_unpoisoned().entry(id.clone()).or_default().clone();
+        let exchanging = lock.lock_owned().await;
+        let (authenticator, cx) = (self.clone(), cx.clone());
+        let exchange = tokio::spawn(async move {
+            let exchanged = authenticator.exchange(&cx, &id.key).await;
+            drop(exchanging);
+            authenticator.exchanges.lock_unpoisoned().retain(|_, lock| Arc::strong_count(lock) > 1);
+            exchanged
+        });
+        exchange.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(error) => Err(StoreError::backend("cannot exchange a credential", error).into()),
+        })
     }
 
     /// Reports that a service has refused a credential. A token is refreshed for the next call; of anything else the
@@ -287,6 +307,15 @@ async fn discard(cx: &CallContext, key: &str, refused: &UserCredential) -> Resul
 fn expires_soon(credential: &AuthCredential) -> bool {
     let expires_at = credential.oauth2.as_ref().and_then(|oauth2| oauth2.expires_at);
     expires_at.is_some_and(|expires_at| expires_at < now() + EXPIRY_MARGIN)
+}
+
+/// Awaits the whole answer of a server for a limited time.
+async fn within_time<T>(url: &Url, answer: impl Future<Output = Result<T, AuthError>>) -> Result<T, AuthError> {
+    let late = |_| {
+        let reason = format!("it did not answer within {} s", MAX_EXCHANGE.as_secs());
+        AuthError::Server { host: endpoints::host(url), reason }
+    };
+    tokio::time::timeout(MAX_EXCHANGE, answer).await.map_err(late)?
 }
 
 fn now() -> u64 {

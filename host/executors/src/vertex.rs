@@ -67,7 +67,7 @@ pub struct VertexExecutor {
     name: String,
     config: VertexConfig,
     /// Created when it is needed first, since its credentials may be missing.
-    authenticator: OnceCell<ToolAuthenticator>,
+    authenticator: OnceCell<Arc<ToolAuthenticator>>,
 }
 
 /// The response of an extension, whose content is JSON as a string.
@@ -97,11 +97,11 @@ impl VertexExecutor {
         Self { name: name.into(), config, authenticator: OnceCell::new() }
     }
 
-    async fn authenticator(&self) -> Result<&ToolAuthenticator, String> {
+    async fn authenticator(&self) -> Result<&Arc<ToolAuthenticator>, String> {
         self.authenticator.get_or_try_init(|| self.create_authenticator()).await
     }
 
-    async fn create_authenticator(&self) -> Result<ToolAuthenticator, String> {
+    async fn create_authenticator(&self) -> Result<Arc<ToolAuthenticator>, String> {
         let unusable = |reason: String| format!("the credentials file is not usable: {reason}");
         let json = match &self.config.credentials {
             CredentialsSource::File(file) => {
@@ -122,7 +122,7 @@ impl VertexExecutor {
             ..AuthCredential::default()
         };
         let config = AuthConfig::new(AuthScheme::Http { scheme: "bearer".into() }, Some(credential));
-        Ok(ToolAuthenticator::new(config, self.config.egress.clone()))
+        Ok(Arc::new(ToolAuthenticator::new(config, self.config.egress.clone())))
     }
 
     fn url(&self) -> Result<Url, String> {

@@ -6,7 +6,7 @@ use hatchery_core::{AuthScheme, OAuthFlow};
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::{AuthError, TIMEOUTS, server_url};
+use super::{AuthError, TIMEOUTS, server_url, within_time};
 use crate::{Egress, client, describe, read_body, refusal};
 
 /// Maximum size of the answer of a server in bytes.
@@ -42,7 +42,8 @@ impl Endpoints {
                 let (authorization, token) = match (authorization_endpoint, token_endpoint, configuration_url) {
                     (Some(authorization), Some(token), _) => (authorization.clone(), token.clone()),
                     (_, _, Some(url)) => {
-                        let found = discover(&server_url("openIdConnectUrl", url)?, egress).await?;
+                        let url = server_url("openIdConnectUrl", url)?;
+                        let found = within_time(&url, discover(&url, egress)).await?;
                         (found.authorization_endpoint, found.token_endpoint)
                     }
                     (_, _, None) => {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::endpoints::{Endpoints, MAX_ANSWER, host};
-use super::{AuthError, ClientAuthentication, DEFAULT_LIFETIME, TIMEOUTS, now, server_url};
+use super::{AuthError, ClientAuthentication, DEFAULT_LIFETIME, TIMEOUTS, now, server_url, within_time};
 use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, client, describe, read_body, refusal};
 
 /// Length of a `state` in characters: 124 random bits.
@@ -133,7 +133,11 @@ impl Grant<'_> {
         grant.request(&url, form).await.map(|tokens| tokens.access)
     }
 
-    async fn request(&self, url: &Url, mut form: Vec<(&'static str, Secret)>) -> Result<Tokens, AuthError> {
+    async fn request(&self, url: &Url, form: Vec<(&'static str, Secret)>) -> Result<Tokens, AuthError> {
+        within_time(url, self.send(url, form)).await
+    }
+
+    async fn send(&self, url: &Url, mut form: Vec<(&'static str, Secret)>) -> Result<Tokens, AuthError> {
         let header = self.identify(&mut form);
         let failed = |reason: String| AuthError::Server { host: host(url), reason };
         let request = client(self.egress, url, TIMEOUTS).map_err(AuthError::Egress)?.post(url.clone());

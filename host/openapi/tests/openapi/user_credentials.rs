@@ -279,6 +279,22 @@ async fn a_token_is_kept_for_later_calls_and_refreshed_before_it_expires() {
 }
 
 #[tokio::test]
+async fn tokens_are_kept_if_the_run_is_cancelled_while_they_are_requested() {
+    let (login, server) = Login::start().await;
+    let (app, _api) = app(&server, oauth2(&server)).await;
+    let (id, args) = request(&app.run("orders?").await);
+    let answering = app.request(logged_in(&id, &args, "code=good"));
+    let cancel = answering.cancel.clone();
+    *login.meanwhile.lock().unwrap() = Some(Box::new(move || cancel.cancel()));
+    let mut run = app.runner.run(app.app.clone(), answering).await.unwrap();
+    while run.next().await.is_some() {}
+    let events = app.run("again?").await;
+    assert!(no_request(&events));
+    assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));
+    assert_eq!(token_requests(&server).len(), 1, "a server accepts a code once");
+}
+
+#[tokio::test]
 async fn tokens_that_another_host_has_got_by_the_same_refresh_token_are_used() {
     let (login, server) = Login::start().await;
     // The next call refreshes its token.
