@@ -8,9 +8,10 @@
 //! ```
 //! A file consists of the JSON of the part and its metadata on one line, followed by the raw bytes of its inline data.
 //! A version is published atomically, under a number that no other writer gets, by a hard link to the finished file. An
-//! artifact is deleted atomically by moving its folder away. So several processes may share a directory, and a crash
-//! leaves only garbage in `.unfinished`, which the next opening removes once it is old. The file system must support
-//! hard links. Saving lists the versions of the artifact. Folders and files are accessible to their owner only.
+//! artifact is deleted atomically by moving its folder away; the folders above it that are empty then are removed. So
+//! several processes may share a directory, and a crash leaves only garbage in `.unfinished`, which the next opening
+//! removes once it is old. The file system must support hard links. Saving lists the versions of the artifact. Folders
+//! and files are accessible to their owner only.
 
 mod stream;
 
@@ -65,9 +66,13 @@ impl DirectoryArtifacts {
         Ok(Self { root })
     }
 
+    fn app(&self, session: &SessionKey) -> PathBuf {
+        self.root.join(to_owner_name(&session.app))
+    }
+
     /// Returns the folder of the artifacts of a session or, if `is_user_scoped`, of its user.
     fn owner(&self, session: &SessionKey, is_user_scoped: bool) -> PathBuf {
-        let user = self.root.join(to_owner_name(&session.app)).join(to_owner_name(&session.user));
+        let user = self.app(session).join(to_owner_name(&session.user));
         if is_user_scoped { user.join("user") } else { user.join("sessions").join(to_owner_name(&session.id)) }
     }
 
@@ -191,9 +196,13 @@ impl ArtifactService for DirectoryArtifacts {
 
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError> {
         let folder = self.artifact(session, name)?;
+        let app = self.app(session);
         let unfinished = self.temporary_path();
         blocking("delete", folder.clone(), move || match none_if_missing(fs::rename(&folder, &unfinished))? {
-            Some(()) => remove_folder(&unfinished),
+            Some(()) => {
+                remove_empty_parents(&folder, &app);
+                remove_folder(&unfinished)
+            }
             None => Ok(()),
         })
         .await
@@ -273,6 +282,8 @@ fn publish(unfinished: &Path, folder: &Path) -> io::Result<u64> {
         match permissions::create_dir_all(folder) {
             // It existed, and was deleted before it could be examined.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && !is_not_a_folder(folder) => continue,
+            // A folder above it was removed, because it was empty.
+            Err(error) if error.kind() == ErrorKind::NotFound && unfinished.exists() => continue,
             created => created?,
         }
         let next = match versions_in(folder)?.last() {
@@ -389,6 +400,17 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
         match fs::remove_dir_all(folder) {
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
             removed => return none_if_missing(removed).map(drop),
+        }
+    }
+}
+
+/// Removes the folders above a deleted artifact, up to its app, as far as they are empty. A save that still needs one
+/// creates it again.
+fn remove_empty_parents(folder: &Path, app: &Path) {
+    for parent in folder.ancestors().skip(1).take_while(|parent| *parent != app) {
+        // It has other content.
+        if fs::remove_dir(parent).is_err() {
+            return;
         }
     }
 }
