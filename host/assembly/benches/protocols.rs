@@ -262,7 +262,7 @@ fn a2a(catalog: &Arc<Catalog>, address: SocketAddr) -> Comparison {
         aggregation: Aggregation::default(),
         limits: ClientLimits::default(),
     });
-    let tool = AgentTool::new(agent.agent(ECHO, "Repeats a text."), false).unwrap();
+    let tool = AgentTool::new(agent.agent(ECHO, "Repeats a text.")).unwrap();
     let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [args()]});
     let params = json!({"message": message, "configuration": {"returnImmediately": true}});
     let body = Arc::new(json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params}));

@@ -191,8 +191,8 @@ impl Runner {
         self.separate(|runner| runner.turn_lease = Mutex::new(lease))
     }
 
-    /// Returns a separate runner whose runs leave the artifacts of the sessions that their code deletes, or not, which is the
-    /// default.
+    /// Returns a separate runner that leaves the artifacts of the sessions that it or the code of its runs deletes, or not,
+    /// which is the default.
     #[must_use]
     pub fn with_kept_artifacts(&self, keeps_artifacts: bool) -> Self {
         self.separate(|runner| runner.keeps_artifacts = AtomicBool::new(keeps_artifacts))
@@ -209,9 +209,14 @@ impl Runner {
         *self.0.turn_lease.lock_unpoisoned() = lease;
     }
 
-    /// Leaves the artifacts of the sessions that code deletes from now on, or not.
+    /// Leaves the artifacts of sessions that are deleted from now on, or not.
     pub fn set_kept_artifacts(&self, keeps_artifacts: bool) {
         self.0.keeps_artifacts.store(keeps_artifacts, Ordering::Relaxed);
+    }
+
+    /// Returns whether the artifacts of a session stay when it is deleted.
+    pub fn keeps_artifacts(&self) -> bool {
+        self.0.keeps_artifacts.load(Ordering::Relaxed)
     }
 
     fn separate(&self, change: impl FnOnce(&mut RunnerInner)) -> Self {

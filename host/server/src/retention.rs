@@ -43,7 +43,7 @@ async fn delete_expired(state: &AppState, rules: RetentionConfig) {
             apps.push((TOOL_APP.into(), RetentionConfig { max_idle_days, ..RetentionConfig::default() }));
         }
         for (app, rules) in apps {
-            match state.runner().delete_expired(&app, &rule(&rules), rules.keep_artifacts).await {
+            match state.runner().delete_expired(&app, &rule(&rules)).await {
                 Ok(0) => {}
                 Ok(count) => tracing::info!(app, count, "deleted sessions by the rules of `retention`"),
                 Err(error @ StoreError::InvalidRequest(_)) if !state.services().sessions.has_retention() => {

@@ -185,6 +185,7 @@ impl AppState {
 
     /// Applies other rules for the deletion of sessions.
     pub fn set_retention(&self, retention: RetentionConfig) {
+        self.shared.runner.set_kept_artifacts(retention.keep_artifacts);
         let is_changed = |rules: &mut RetentionConfig| std::mem::replace(rules, retention) != retention;
         self.shared.retention.send_if_modified(is_changed);
     }

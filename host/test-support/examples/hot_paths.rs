@@ -178,7 +178,7 @@ async fn remote_agent() -> anyhow::Result<Arc<dyn Tool>> {
         aggregation: Aggregation::default(),
         limits: ClientLimits::default(),
     });
-    Ok(Arc::new(AgentTool::new(agent.agent("echo", "Repeats a text."), false)?))
+    Ok(Arc::new(AgentTool::new(agent.agent("echo", "Repeats a text."))?))
 }
 
 struct Turns {

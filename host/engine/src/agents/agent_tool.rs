@@ -35,18 +35,23 @@ pub struct AgentTool {
 }
 
 impl AgentTool {
-    /// Creates a tool that runs `agent` and its sub-agents. With `skip_summarization`, its answer ends the caller's
-    /// turn without another model call.
+    /// Creates a tool that runs `agent` and its sub-agents.
     ///
     /// # Errors
     /// If the agents do not form a tree of unique names.
-    pub fn new(agent: Agent, skip_summarization: bool) -> Result<Self, TreeError> {
+    pub fn new(agent: Agent) -> Result<Self, TreeError> {
         let request = json!({"type": "object", "properties": {"request": {"type": "string"}}, "required": ["request"]});
         let parameters = first_llm(&agent).and_then(|llm| llm.input_schema.clone()).unwrap_or(request);
         let has_output_schema = last_llm(&agent).is_some_and(|llm| llm.output_schema.is_some());
         let declaration = declaration(&agent.name, &agent.description, Some(parameters));
         let app = Arc::new(App::new(agent.name.clone(), agent)?);
-        Ok(Self { app, declaration, has_output_schema, skip_summarization })
+        Ok(Self { app, declaration, has_output_schema, skip_summarization: false })
+    }
+
+    /// Ends the caller's turn with the agent's answer, without another model call.
+    #[must_use]
+    pub fn skip_summarization(self) -> Self {
+        Self { skip_summarization: true, ..self }
     }
 
     /// Runs the agent. Returns its last event with text, an answer of a tool or an error.

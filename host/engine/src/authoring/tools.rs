@@ -91,8 +91,8 @@ fn with_arguments<S: ToolSource>(source: &mut S, tool: ToolUse<'_>) -> Option<Re
                 return Err(invalid(source, tool, reason));
             }
             let agent = source.agent(args.agent)?;
-            let created = AgentTool::new(agent, args.skip_summarization);
-            created.map(into_tool).map_err(|reason| invalid(source, tool, &reason.to_string()))
+            let created = AgentTool::new(agent).map_err(|reason| invalid(source, tool, &reason.to_string()))?;
+            Ok(into_tool(if args.skip_summarization { created.skip_summarization() } else { created }))
         }),
         "ExampleTool" => read(source, tool).and_then(|args: ExampleToolArgs| match args.examples {
             ExamplesArg::Chosen(name) => Ok(into_tool(ExampleTool::from_provider(source.examples(&name)?))),

@@ -8,7 +8,6 @@ mod record;
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -51,7 +50,7 @@ impl AppRunner for NestedRunner {
     }
 
     fn keeps_artifacts(&self) -> bool {
-        self.runner.0.keeps_artifacts.load(Ordering::Relaxed)
+        self.runner.keeps_artifacts()
     }
 
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError> {

@@ -25,19 +25,15 @@ const MAX_UNDELETED: usize = 5000;
 pub(super) type UndeletedSessions = HashMap<String, HashSet<SessionKey>>;
 
 impl Runner {
-    /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless these are kept.
-    /// Sessions that are in use stay. Sessions that could not be deleted are tried again once no others are left, or once
-    /// they are 5,000. Each deletion is in the audit log. Returns how many were deleted.
+    /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless the runner
+    /// [keeps](Self::with_kept_artifacts) them. Sessions that are in use stay. Sessions that could not be deleted are tried
+    /// again once no others are left, or once they are 5,000. Each deletion is in the audit log. Returns how many were
+    /// deleted.
     ///
     /// # Errors
     /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The error
     /// of a session is returned once the other sessions are deleted.
-    pub async fn delete_expired(
-        &self,
-        app: &str,
-        rule: &ExpiryRule,
-        keeps_artifacts: bool,
-    ) -> Result<usize, StoreError> {
+    pub async fn delete_expired(&self, app: &str, rule: &ExpiryRule) -> Result<usize, StoreError> {
         let mut undeleted = self.0.undeleted.lock_unpoisoned().get(app).cloned().unwrap_or_default();
         // A search finds the least recently used sessions, so those that stay would hide all later ones.
         let limit = MAX_DELETIONS.saturating_add(undeleted.len());
@@ -47,7 +43,7 @@ impl Runner {
         let has_more = expired.len() == MAX_DELETIONS;
         let (mut deleted, mut failure) = (0, None);
         for session in expired {
-            match self.delete_if_unused(&session, keeps_artifacts).await {
+            match self.delete_if_unused(&session).await {
                 Ok(true) => deleted += 1,
                 other => {
                     failure = failure.or(other.err());
@@ -75,11 +71,7 @@ impl Runner {
     }
 
     /// Deletes a session, unless it is in use or has a new event. Returns true if it was deleted.
-    async fn delete_if_unused(
-        &self,
-        ExpiredSession { key, updated }: &ExpiredSession,
-        keeps_artifacts: bool,
-    ) -> Result<bool, StoreError> {
+    async fn delete_if_unused(&self, ExpiredSession { key, updated }: &ExpiredSession) -> Result<bool, StoreError> {
         // Runs of this host wait until the session is deleted.
         let Some(mut guard) = self.0.queue.try_acquire(key) else { return Ok(false) };
         let previous = guard.take().and_then(|cached| cached.last_turn).map(|lease| lease.fence());
@@ -91,7 +83,7 @@ impl Runner {
         };
         let (fence, cancel) = (turn.fence, CancellationToken::new());
         let lease = TurnLease::new(sessions.clone(), key.clone(), fence, acquired, DELETION_LEASE, cancel);
-        let deleted = renew_during(&lease, self.delete_in_turn(&lease, *updated, keeps_artifacts)).await;
+        let deleted = renew_during(&lease, self.delete_in_turn(&lease, *updated)).await;
         if !matches!(deleted, Ok(true)) {
             // A lease that cannot be ended expires.
             let _ = lease.end().await;
@@ -104,18 +96,13 @@ impl Runner {
     }
 
     /// Deletes the session of a turn, unless it has a new event. Returns true if it was deleted.
-    async fn delete_in_turn(
-        &self,
-        lease: &TurnLease,
-        updated: Timestamp,
-        keeps_artifacts: bool,
-    ) -> Result<bool, StoreError> {
+    async fn delete_in_turn(&self, lease: &TurnLease, updated: Timestamp) -> Result<bool, StoreError> {
         let (services, key) = (self.services(), lease.session());
         let now = services.sessions.get(key, EventWindow::Recent(0)).await?;
         if now.is_none_or(|now| now.last_update_time != updated) {
             return Ok(false);
         }
-        if !keeps_artifacts {
+        if !self.keeps_artifacts() {
             // First, because no rule finds the artifacts of a session that is not there.
             services.artifacts.delete_all(key).await?;
         }

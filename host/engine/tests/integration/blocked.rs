@@ -68,7 +68,7 @@ async fn a_run_with_blocked_responses_resumes_after_them() {
 
 #[tokio::test]
 async fn an_agent_tool_whose_response_is_blocked_tells_its_caller() {
-    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(blocked("helper"), false).unwrap());
+    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(blocked("helper")).unwrap());
     let model = Scripted::sequence([Reply::call("helper", json!({"request": "hi"})), Reply::text("sorry")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
     let answer = r#"root: answer helper{"error":"agent `helper` failed: the provider blocked the answer"}"#;
@@ -83,7 +83,7 @@ async fn an_agent_tool_whose_failure_has_no_message_tells_its_caller_the_code() 
             let failure = LlmResponse { error_code: Some("BUSY".into()), ..LlmResponse::default() };
             Box::pin(async move { Ok(Some(failure)) })
         });
-    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(helper.build().unwrap(), false).unwrap());
+    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(helper.build().unwrap()).unwrap());
     let model = Scripted::sequence([Reply::call("helper", json!({"request": "hi"})), Reply::text("sorry")]);
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
     let answer = r#"root: answer helper{"error":"agent `helper` failed: BUSY"}"#;

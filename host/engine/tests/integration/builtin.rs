@@ -22,8 +22,8 @@ fn with_tool(model: &Arc<Scripted>, tool: Arc<dyn Tool>) -> Agent {
     llm_on("root", model, |llm| llm.tools = vec![tool])
 }
 
-fn agent_tool(agent: Agent, skip_summarization: bool) -> Arc<dyn Tool> {
-    Arc::new(AgentTool::new(agent, skip_summarization).unwrap())
+fn agent_tool(agent: Agent) -> Arc<dyn Tool> {
+    Arc::new(AgentTool::new(agent).unwrap())
 }
 
 fn ask(name: &str) -> Reply {
@@ -34,7 +34,7 @@ fn ask(name: &str) -> Reply {
 async fn the_result_of_an_agent_tool_is_the_last_text_of_the_agent() {
     let helper = Arc::new(Scripted::sequence(["Rome"]));
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("It is Rome.")]));
-    let app = Harness::new(with_tool(&model, agent_tool(llm_on("helper", &helper, |_| {}), false))).await;
+    let app = Harness::new(with_tool(&model, agent_tool(llm_on("helper", &helper, |_| {})))).await;
     assert_eq!(
         app.transcript("hi").await,
         [
@@ -55,7 +55,7 @@ async fn an_agent_tool_reads_and_writes_the_state_of_its_caller() {
         llm.output_key = Some("found".into());
     });
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
-    let app = Harness::with_state(with_tool(&model, agent_tool(helper, false)), json!({"tongue": "Latin"})).await;
+    let app = Harness::with_state(with_tool(&model, agent_tool(helper)), json!({"tongue": "Latin"})).await;
     let events = app.run("hi").await;
     assert_eq!(events[1].actions.state_delta, map(json!({"found": "Rome"})));
     assert_eq!(app.state().await, json!({"found": "Rome", "tongue": "Latin"}));
@@ -66,7 +66,7 @@ async fn a_structured_answer_is_json_and_an_invalid_one_is_an_error_for_the_mode
     let schema = |llm: &mut hatchery_core::LlmAgent| llm.output_schema = Some(json!({"type": "object"}));
     let helper = llm_with("helper", Scripted::sequence(["{\"n\": 1}", "no json"]), schema);
     let model = Arc::new(Scripted::sequence([ask("helper"), ask("helper"), Reply::text("ok")]));
-    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    let events = Harness::new(with_tool(&model, agent_tool(helper))).await.transcript("hi").await;
     assert_eq!(events[1], "root: answer helper{\"n\":1}");
     assert!(events[3].contains("agent `helper` did not answer with the JSON that it should"), "{}", events[3]);
 }
@@ -78,7 +78,7 @@ async fn the_input_schema_of_an_agent_is_what_its_tool_takes() {
     let helper = llm_on("helper", &helper_model, |llm| llm.input_schema = Some(schema.clone()));
     let replies = [Reply::call("helper", json!({"town": 1})), Reply::call("helper", json!({"city": "Rome"}))];
     let model = Arc::new(Scripted::sequence(replies.into_iter().chain([Reply::text("ok")])));
-    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    let events = Harness::new(with_tool(&model, agent_tool(helper))).await.transcript("hi").await;
     assert_eq!(model.requests()[0].tools[0].parameters, Some(schema));
     assert!(events[1].starts_with("root: answer helper{\"error\":"), "{}", events[1]);
     assert_eq!(events[3], r#"root: answer helper{"result":"Rome it is"}"#);
@@ -96,7 +96,7 @@ async fn an_agent_tool_whose_last_word_is_a_tools_answer_returns_that_answer() {
             llm.tools = vec![lookup];
         });
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
-    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    let events = Harness::new(with_tool(&model, agent_tool(helper))).await.transcript("hi").await;
     assert_eq!(events[1], r#"root: answer helper{"city":"Rome"}"#);
 }
 
@@ -116,21 +116,22 @@ async fn an_agent_tool_that_ends_in_several_calls_returns_all_answers() {
         llm.tools = vec![last_word("add"), last_word("count")];
     });
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
-    let events = Harness::new(with_tool(&model, agent_tool(helper, false))).await.transcript("hi").await;
+    let events = Harness::new(with_tool(&model, agent_tool(helper))).await.transcript("hi").await;
     assert_eq!(events[1], r#"root: answer helper{"add":[{"sum":1},{"sum":2},{"sum":4}],"count":{"sum":3}}"#);
 }
 
 #[tokio::test]
 async fn with_skip_summarization_the_agents_answer_is_the_answer() {
     let model = Arc::new(Scripted::sequence([ask("helper")]));
-    let tool = agent_tool(llm("helper", Scripted::sequence(["Rome"])), true);
+    let helper = llm("helper", Scripted::sequence(["Rome"]));
+    let tool = Arc::new(AgentTool::new(helper).unwrap().skip_summarization());
     assert_eq!(Harness::new(with_tool(&model, tool)).await.transcript("hi").await.len(), 2);
 }
 
 #[tokio::test]
 async fn the_error_of_an_agent_tool_is_sent_to_the_model() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("sorry")]));
-    let tool = agent_tool(llm("helper", Scripted::sequence([Reply::status(500, "down")])), false);
+    let tool = agent_tool(llm("helper", Scripted::sequence([Reply::status(500, "down")])));
     let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
     assert!(events[1].contains("agent `helper` failed: model `scripted`: "), "{}", events[1]);
 }
@@ -142,7 +143,7 @@ async fn the_error_of_an_agent_tool_names_the_agent_once() {
         Err(RunError::Agent { agent, code: "LOST".into(), message: "no map".into() })
     });
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("sorry")]));
-    let tool = agent_tool(helper.build().unwrap(), false);
+    let tool = agent_tool(helper.build().unwrap());
     let events = Harness::new(with_tool(&model, tool)).await.transcript("hi").await;
     assert_eq!(events[1], r#"root: answer helper{"error":"agent `helper` failed: no map"}"#);
 }
@@ -150,7 +151,7 @@ async fn the_error_of_an_agent_tool_names_the_agent_once() {
 #[tokio::test]
 async fn model_calls_of_agent_tools_are_counted() {
     let model = Arc::new(Scripted::sequence([ask("helper"), Reply::text("ok")]));
-    let mut app = Harness::new(with_tool(&model, agent_tool(llm("helper", Scripted::sequence(["x"])), false))).await;
+    let mut app = Harness::new(with_tool(&model, agent_tool(llm("helper", Scripted::sequence(["x"]))))).await;
     app.config.max_llm_calls = 1;
     let (_, error) = app.expect_error("hi").await;
     assert_eq!(error.code(), "LIMIT_REACHED");
@@ -162,7 +163,7 @@ async fn the_nesting_of_agent_tools_is_limited() {
     for level in 0..20 {
         let name = agent.name.clone();
         let model = Scripted::new().on_tool(&name, "up").default_reply(ask(&name));
-        let tool = agent_tool(agent, false);
+        let tool = agent_tool(agent);
         agent = llm_with(&format!("level{level}"), model, |llm| llm.tools = vec![tool]);
     }
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;
@@ -267,7 +268,7 @@ async fn a_memory_service_that_fails_ends_the_run() {
     let helper = llm_with("helper", Scripted::new(), |llm| llm.tools = vec![builtin("preload_memory").unwrap()]);
     for (tool, call) in [
         (builtin("load_memory").unwrap(), Reply::call("load_memory", json!({"query": "bicycle"}))),
-        (agent_tool(helper, false), ask("helper")),
+        (agent_tool(helper), ask("helper")),
     ] {
         let name = tool.declaration().name.clone();
         let model = Arc::new(Scripted::sequence([call]));

@@ -418,7 +418,7 @@ async fn a_confirmation_in_an_agent_tool_is_an_error() {
     let inner = Arc::new(Scripted::sequence([call_echo(), Reply::text("I may not")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![tool]);
     let model = Scripted::sequence([Reply::call("inner", json!({"request": "hello"})), Reply::text("too bad")]);
-    let inner_tool = hatchery_engine::AgentTool::new(inner_agent, false).unwrap();
+    let inner_tool = hatchery_engine::AgentTool::new(inner_agent).unwrap();
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![Arc::new(inner_tool)])).await;
     assert_eq!(app.transcript("hi").await[1..], [r#"root: answer inner{"result":"I may not"}"#, "root: too bad"]);
     assert_eq!(runs.load(Ordering::Relaxed), 0);

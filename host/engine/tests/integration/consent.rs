@@ -290,7 +290,7 @@ async fn a_tool_in_an_agent_tool_cannot_request_confirmation() {
     let inner = Arc::new(Scripted::sequence([Reply::call("asks", json!({})), Reply::text("no")]));
     let inner_agent = llm_on("inner", &inner, |llm| llm.tools = vec![asks]);
     let model = Scripted::sequence([Reply::call("inner", json!({"request": "x"})), Reply::text("ok")]);
-    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(inner_agent, false).unwrap());
+    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(inner_agent).unwrap());
     let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![tool])).await;
     assert!(requests(&app.run("hi").await).is_empty());
     let contents = serde_json::to_string(&inner.requests()[1].contents.iter().collect::<Vec<_>>()).unwrap();

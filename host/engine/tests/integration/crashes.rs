@@ -302,7 +302,7 @@ impl Builder<'_> {
             }
             Node::Delegates(count) => {
                 let helper = self.caller("helper", &names(*count), false);
-                let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+                let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper).unwrap());
                 let call = Reply::call("helper", json!({"request": "go"}));
                 let model = Scripted::new().on_tool("helper", "done").default_reply(call);
                 llm_with(&name, model, |llm| llm.tools = vec![helper])

@@ -165,7 +165,7 @@ async fn an_agent_that_is_called_as_a_tool_ends_its_own_run_only() {
     let root = llm_with("root", model, |llm| {
         let flow = workflow("ends_flow", AgentKind::Sequential, vec![ending("ends_it"), leaf("last")]);
         let agent = Agent { name: "ends".into(), ..flow };
-        llm.tools = vec![Arc::new(AgentTool::new(agent, false).unwrap())];
+        llm.tools = vec![Arc::new(AgentTool::new(agent).unwrap())];
     });
     let events = Harness::new(root).await.transcript("hi").await;
     assert_eq!(events, [r#"root: call ends{"request":"go"}"#, r#"root: answer ends{"stopped":true}"#, "root: done"]);

@@ -48,7 +48,7 @@ fn delete() -> Arc<dyn hatchery_core::Tool> {
 async fn an_agent_that_is_called_as_a_tool_is_guarded() {
     let model = Arc::new(Scripted::sequence([Reply::call("delete", json!({})), Reply::text("it was refused")]));
     let helper = llm_on("helper", &model, |llm| llm.tools = vec![delete()]);
-    let helper: Arc<dyn hatchery_core::Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+    let helper: Arc<dyn hatchery_core::Tool> = Arc::new(AgentTool::new(helper).unwrap());
     let root = Scripted::sequence([Reply::call("helper", json!({"request": "delete it"})), Reply::text("ok")]);
     let app = with_guard(llm_with("root", root, |llm| llm.tools = vec![helper])).await;
     assert_eq!(app.transcript("hi").await[1], r#"root: answer helper{"result":"it was refused"}"#);

@@ -331,7 +331,7 @@ async fn an_agent_that_is_called_as_a_tool_goes_on_where_it_was() {
         Arc::new(Scripted::sequence([Reply::call("a", json!({})), both, Reply::text("found")]).record_requests());
     let helper = llm_on("helper", &inner, |llm| llm.tools = vec![count("a", &a), count("b", &b), slow.clone()]);
     let model = Scripted::sequence([Reply::call("helper", json!({"request": "look"})), Reply::text("done")]);
-    let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+    let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper).unwrap());
     let root = llm_with("root", model, |llm| llm.tools = vec![helper]);
     // The request, two responses of the model, the answer of `a`, and the answer of `b`.
     let (events, session) = take_over(root, &slow, 5).await;

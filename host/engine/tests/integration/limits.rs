@@ -98,7 +98,7 @@ async fn tokens_of_an_agent_called_as_a_tool_count_for_the_run() {
     let child =
         llm_with("child", Scripted::new(), |llm| llm.model = on(MeteredModel(Part::text("x"), vec![total(1_000_000)])));
     let model = Scripted::sequence([Reply::call("child", json!({"request": "go"})), Reply::text("ok")]);
-    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child).unwrap())]);
     let mut app = Harness::new(root).await;
     app.config.max_tokens = 1_000_000;
     let (events, error) = app.expect_error("hi").await;
@@ -327,7 +327,7 @@ async fn events_of_an_agent_called_as_a_tool_count_for_the_run() {
         AgentKind::Custom(CustomAgentSpec { code: Arc::new(child), model: None, tools: vec![] }),
     );
     let model = Scripted::sequence([Reply::call("child", json!({"request": "go"})), Reply::text("ok")]);
-    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child, false).unwrap())]);
+    let root = llm_with("root", model, |llm| llm.tools = vec![Arc::new(AgentTool::new(child).unwrap())]);
     let mut app = Harness::new(root).await;
     app.config.max_events = 10;
     let (events, error) = app.expect_error("hi").await;

@@ -52,12 +52,26 @@ async fn a_session_whose_artifacts_cannot_be_deleted_stays_until_they_can() {
     let key = sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
     artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
     let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
-    let error = runner.delete_expired("app", &rule, false).await.unwrap_err();
+    let error = runner.delete_expired("app", &rule).await.unwrap_err();
     assert!(matches!(error, StoreError::Backend { .. }), "{error}");
     assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_some());
-    assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), 1);
+    assert_eq!(runner.delete_expired("app", &rule).await.unwrap(), 1);
     assert!(sessions.get(&key, EventWindow::All).await.unwrap().is_none());
     assert!(artifacts.list(&key).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn artifacts_of_an_expired_session_stay_while_the_runner_keeps_artifacts() {
+    let runner = Runner::new(services()).with_kept_artifacts(true);
+    let Services { sessions, artifacts, .. } = runner.services();
+    let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
+    for left in [vec!["a.txt".to_owned()], Vec::new()] {
+        let key = sessions.create("app", USER, Some(SESSION), JsonMap::new()).await.unwrap().key;
+        artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
+        assert_eq!(runner.delete_expired("app", &rule).await.unwrap(), 1);
+        assert_eq!(artifacts.list(&key).await.unwrap(), left);
+        runner.set_kept_artifacts(false);
+    }
 }
 
 #[tokio::test]
@@ -70,7 +84,7 @@ async fn a_session_that_cannot_be_deleted_does_not_keep_the_others() {
         artifacts.save(&key, "a.txt", &Part::text("a")).await.unwrap();
     }
     let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
-    let error = runner.delete_expired("app", &rule, false).await.unwrap_err();
+    let error = runner.delete_expired("app", &rule).await.unwrap_err();
     assert!(matches!(error, StoreError::Backend { .. }), "{error}");
     assert_eq!(sessions.list("app", USER).await.unwrap().len(), 1);
 }
@@ -89,13 +103,13 @@ async fn many_sessions_that_cannot_be_deleted_do_not_hide_later_ones() {
     sessions.create("app", USER, Some("without artifacts"), JsonMap::new()).await.unwrap();
     let rule = ExpiryRule { user_sessions: Some(0), ..ExpiryRule::default() };
     for expected in [151, 150] {
-        runner.delete_expired("app", &rule, false).await.unwrap_err();
+        runner.delete_expired("app", &rule).await.unwrap_err();
         assert_eq!(sessions.list("app", USER).await.unwrap().len(), expected);
     }
     // The search has reached the end, and begins again.
     artifacts.failures.store(0, Ordering::SeqCst);
     for expected in [100, 50, 0] {
-        assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), expected);
+        assert_eq!(runner.delete_expired("app", &rule).await.unwrap(), expected);
     }
 }
 
@@ -115,12 +129,12 @@ async fn a_search_begins_again_after_5000_sessions_that_cannot_be_deleted() {
     let warnings = Warnings::capture();
     for _ in 0..MAX / 100 {
         assert!(warnings.lines().is_empty());
-        runner.delete_expired("app", &rule, false).await.unwrap_err();
+        runner.delete_expired("app", &rule).await.unwrap_err();
     }
     let warning = "5000 expired sessions are in use or cannot be deleted, and hide those that expired later; delete them with \
                    `hatchery sessions delete`, or see the warnings before for the reason";
     assert_eq!(warnings.lines(), [warning]);
     artifacts.failures.store(0, Ordering::SeqCst);
     // A search that still skipped the others would find one.
-    assert_eq!(runner.delete_expired("app", &rule, false).await.unwrap(), 100);
+    assert_eq!(runner.delete_expired("app", &rule).await.unwrap(), 100);
 }

@@ -21,7 +21,7 @@ async fn tools_see_the_scope_value_of_the_caller_of_their_run_in_whatever_task_t
     let twice = Reply::call("look", json!({})).and_call("look", json!({}));
     let helper =
         llm_with("helper", Scripted::sequence([twice, Reply::text("done")]), |llm| llm.tools = vec![look.clone()]);
-    let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+    let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper).unwrap());
     let both = Reply::call("look", json!({})).and_call("helper", json!({"request": "look"}));
     let child =
         llm_with("child", Scripted::sequence([both, Reply::text("done")]), |llm| llm.tools = vec![look, helper]);

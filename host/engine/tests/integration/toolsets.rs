@@ -292,7 +292,7 @@ async fn closing_an_app_closes_a_toolset_of_an_agent_that_several_agents_call_as
     let toolset = ChangingToolset::default();
     let seen = toolset.seen.clone();
     let helper = llm("helper").toolset(Arc::new(toolset)).build().unwrap();
-    let tool = |helper: &Agent| AgentTool::new(helper.clone(), false).unwrap();
+    let tool = |helper: &Agent| AgentTool::new(helper.clone()).unwrap();
     let child = llm("child").tool(RequireConfirmation::new(Arc::new(tool(&helper))));
     let root = llm("root").tool(tool(&helper)).sub_agent(child).build().unwrap();
     App::new("app", root).unwrap().close().await;

@@ -253,7 +253,7 @@ async fn a_run_is_part_of_the_trace_of_its_caller() {
 #[tokio::test]
 async fn an_agent_that_is_called_as_a_tool_is_inside_of_the_call() {
     let inner = llm("helper").model_instance("scripted", Arc::new(Scripted::new().default_reply("42")));
-    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(inner.build().unwrap(), false).unwrap());
+    let tool: Arc<dyn Tool> = Arc::new(AgentTool::new(inner.build().unwrap()).unwrap());
     let outer = Scripted::sequence([Reply::call("helper", json!({"request": "?"})), Reply::text("It is 42.")]);
     let root = llm("asker").model_instance("scripted", Arc::new(outer)).tool(tool).build().unwrap();
     let (collector, _) = traced(root, "What is it?").await;

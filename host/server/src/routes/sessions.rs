@@ -302,7 +302,7 @@ async fn delete_with_artifacts(state: &AppState, key: &SessionKey) -> Result<(),
         let SessionKey { app, user, id } = key;
         tracing::info!(target: "hatchery::audit", %app, %user, session = %id, decision = "deleted", "deletion");
     }
-    if !state.retention().borrow().keep_artifacts {
+    if !state.runner().keeps_artifacts() {
         // They would count towards the quota of the user.
         state.services().artifacts.delete_all(key).await?;
     }

@@ -70,6 +70,7 @@ impl AppStateBuilder {
 
     /// Deletes sessions by these rules.
     pub fn retention(self, retention: RetentionConfig) -> Self {
+        self.inner.runner.set_kept_artifacts(retention.keep_artifacts);
         self.inner.retention.send_replace(retention);
         self
     }

@@ -96,7 +96,7 @@ async fn the_depth_of_calls_counts_across_agents_and_calls_at_the_same_time() {
         let both = Reply::call("relay_tool", nested(relays)).and_call("relay_tool", nested(relays));
         let model = Arc::new(Scripted::sequence([both, Reply::text("done")]));
         let helper = llm("helper").model_instance("scripted", model.clone()).tools(tools()).build().unwrap();
-        let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper, false).unwrap());
+        let helper: Arc<dyn Tool> = Arc::new(AgentTool::new(helper).unwrap());
         let call = Reply::call("relay_tool", json!({"tool": "helper", "args": {"request": "go"}}));
         let caller = Arc::new(Scripted::sequence([call, Reply::text("done")]));
         let root = llm("root").model_instance("scripted", caller).tools(tools()).tools([helper]).build().unwrap();

@@ -86,7 +86,7 @@ async fn an_agent_tool_fails_if_its_code_keeps_failing() {
     let inner = coder_with(&sequence([FAIL]), &Executor::simple(), |runner| runner.error_retries = 0);
     let inner = Agent { name: "inner".into(), ..inner };
     let model = Arc::new(Scripted::sequence([Reply::call("inner", json!({"request": "go"})), Reply::text("sorry")]));
-    let outer = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(AgentTool::new(inner, false).unwrap())]);
+    let outer = llm_on("root", &model, |llm| llm.tools = vec![Arc::new(AgentTool::new(inner).unwrap())]);
     let events = Harness::new(outer).await.transcript("hi").await;
     let failure = "agent `inner` failed: the code of agent `inner` has failed once";
     assert!(events[1].contains(failure), "{events:?}");
