@@ -15,9 +15,10 @@
 //! The tools of an agent's toolsets are resolved before each model call, so they may change while the agent runs.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use hatchery_core::sync::MutexExt;
 use hatchery_core::{CallContext, FunctionDeclaration, RunError, Tool, Toolset, WrapperTool, WrapperToolset};
 
 use crate::tools::IntoTool;
@@ -43,7 +44,7 @@ pub trait IntoToolset: Sized {
 
     /// Adds a prefix to the names of the tools, as the model and callbacks see them.
     fn prefix(self, prefix: impl Into<String>) -> PrefixedToolset {
-        PrefixedToolset { inner: self.into_toolset(), prefix: prefix.into() }
+        PrefixedToolset { inner: self.into_toolset(), prefix: prefix.into(), renamed: Mutex::default() }
     }
 
     /// Requires a person's confirmation of each call.
@@ -179,6 +180,39 @@ impl WrapperToolset for FilteredToolset {
 pub struct PrefixedToolset {
     inner: Arc<dyn Toolset>,
     prefix: String,
+    /// The declarations of the tools that were resolved last. Most toolsets resolve the same ones before each model call.
+    renamed: Mutex<Vec<RenamedDeclaration>>,
+}
+
+/// A declaration, and its copy under another name.
+struct RenamedDeclaration {
+    original: Arc<FunctionDeclaration>,
+    copy: Arc<FunctionDeclaration>,
+}
+
+impl RenamedDeclaration {
+    fn with_prefix(prefix: &str, original: &Arc<FunctionDeclaration>) -> Self {
+        let mut copy = FunctionDeclaration::clone(original);
+        copy.name.insert_str(0, prefix);
+        Self { original: original.clone(), copy: Arc::new(copy) }
+    }
+}
+
+impl PrefixedToolset {
+    /// Returns tools under their names with the prefix.
+    fn rename(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<Arc<dyn Tool>> {
+        let mut all = self.renamed.lock_unpoisoned();
+        let mut earlier = std::mem::take(&mut *all).into_iter();
+        let rename = |inner: Arc<dyn Tool>| {
+            let is_same = |known: &RenamedDeclaration| Arc::ptr_eq(&known.original, inner.declaration());
+            let renamed = earlier.next().filter(is_same);
+            let renamed = renamed.unwrap_or_else(|| RenamedDeclaration::with_prefix(&self.prefix, inner.declaration()));
+            let declaration = renamed.copy.clone();
+            all.push(renamed);
+            Arc::new(RenamedTool { inner, declaration }) as Arc<dyn Tool>
+        };
+        tools.into_iter().map(rename).collect()
+    }
 }
 
 #[async_trait]
@@ -194,7 +228,7 @@ impl WrapperToolset for PrefixedToolset {
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let tools = self.inner.tools(cx).await?;
-        Ok(tools.into_iter().map(|tool| RenamedTool::with_prefix(tool, &self.prefix)).collect())
+        Ok(self.rename(tools))
     }
 }
 
@@ -202,14 +236,6 @@ impl WrapperToolset for PrefixedToolset {
 struct RenamedTool {
     inner: Arc<dyn Tool>,
     declaration: Arc<FunctionDeclaration>,
-}
-
-impl RenamedTool {
-    fn with_prefix(inner: Arc<dyn Tool>, prefix: &str) -> Arc<dyn Tool> {
-        let mut declaration = FunctionDeclaration::clone(inner.declaration());
-        declaration.name.insert_str(0, prefix);
-        Arc::new(Self { inner, declaration: Arc::new(declaration) })
-    }
 }
 
 impl WrapperTool for RenamedTool {

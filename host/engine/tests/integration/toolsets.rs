@@ -107,6 +107,20 @@ async fn a_prefix_keeps_the_other_properties_of_a_tool() {
 }
 
 #[tokio::test]
+async fn a_declaration_is_renamed_once_and_not_before_each_model_call() {
+    let prefixed = set("maths", &["add", "sub"]).prefix("m_").into_toolset();
+    let mut resolved = Vec::new();
+    for _ in 0..2 {
+        let root = llm("root").model_instance("scripted", Arc::new(Scripted::sequence(["done"]))).build().unwrap();
+        resolved.push(tools_of(root, prefixed.clone()).await);
+    }
+    for (first, second) in resolved[0].iter().zip(&resolved[1]) {
+        assert!(Arc::ptr_eq(first.declaration(), second.declaration()), "{}", first.declaration().name);
+    }
+    assert_eq!(resolved[1][1].declaration().name, "m_sub");
+}
+
+#[tokio::test]
 async fn a_toolset_can_require_confirmation_of_all_its_tools() {
     let careful = set("maths", &["add"]).require_confirmation().into_toolset();
     let root = llm("root").model_instance("scripted", Arc::new(Scripted::sequence(["done"]))).build().unwrap();
@@ -174,6 +188,12 @@ async fn a_toolset_is_resolved_before_each_model_call_for_that_step() {
     );
     assert_eq!(events[1], "root: answer t1{\"result\":\"moody\"}");
     assert_eq!(events[3], "root: answer t1{\"error\":\"there is no tool `t1`; the tools are `t2`\"}");
+}
+
+#[tokio::test]
+async fn prefixed_names_follow_the_tools_of_the_toolset() {
+    let (model, _) = run(Arc::new(ChangingToolset::default()).prefix("m_"), &["m_t1"]).await;
+    assert_eq!((request_tools(&model, 0), request_tools(&model, 1)), (names(["m_t1"]), names(["m_t2"])));
 }
 
 fn names<const N: usize>(names: [&str; N]) -> Vec<String> {
