@@ -21,7 +21,7 @@ const READ_BUFFER: u64 = 64 << 10;
 /// Bytes of a header beside its name and value.
 const HEADER: u64 = 64;
 
-/// Bytes of a parsed JSON value beside its text.
+/// Bytes of a parsed JSON value beside its text and its contents.
 pub(crate) const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
 
 /// Values for which a list or an object has room once it has one.
@@ -112,7 +112,19 @@ pub(crate) fn header_size(name: &str, value: &[u8]) -> u64 {
     HEADER + name.len() as u64 + value.len() as u64
 }
 
-/// Returns the most bytes that JSON takes after parsing, which can be a hundred times its text.
+/// Returns the most bytes for which a list has room, if it was filled item by item. What the items hold is not included.
+pub(crate) fn list_size(items: usize) -> u64 {
+    (FIRST_NODES + NEXT_NODES * items.saturating_sub(1) as u64) * JSON_NODE
+}
+
+/// Returns the most bytes for which an object has room. What the keys and values hold is not included.
+pub(crate) fn object_size(entries: usize) -> u64 {
+    // An entry has a key beside its value, and counts twice.
+    list_size(2 * entries)
+}
+
+/// Returns the most bytes that JSON takes after parsing, which can be a hundred times its text. Counts lists as
+/// [`list_size`] and objects as [`object_size`].
 pub(crate) fn parsed_size(json: &str) -> u64 {
     let (mut nodes, mut is_text, mut is_escaped) = (1_u64, false, false);
     for byte in json.bytes() {
@@ -121,12 +133,35 @@ pub(crate) fn parsed_size(json: &str) -> u64 {
             b'\\' => is_escaped = is_text,
             b'"' => is_text = !is_text,
             b'[' | b'{' if !is_text => nodes += FIRST_NODES,
-            // An entry of an object has a key beside its value, and counts twice.
+            // An entry of an object has one of each.
             b',' | b':' if !is_text => nodes += NEXT_NODES,
             _ => {}
         }
     }
     json.len() as u64 + nodes * JSON_NODE
+}
+
+/// Returns the bytes that a value takes outside of itself.
+#[cfg(test)]
+pub(crate) fn heap_size(value: &serde_json::Value) -> u64 {
+    /// Bytes of an entry of an object: hash, key and value.
+    const ENTRY: u64 = size_of::<(u64, String, serde_json::Value)>() as u64;
+
+    match value {
+        serde_json::Value::Array(items) => {
+            items.capacity() as u64 * JSON_NODE + items.iter().map(heap_size).sum::<u64>()
+        }
+        serde_json::Value::Object(map) => {
+            let entries = match map.len() as u64 {
+                0 => 0,
+                // A small object has room for three entries, a larger one for up to twice as many as it has.
+                count => (2 * count).max(3) * ENTRY,
+            };
+            entries + map.iter().map(|(key, value)| key.len() as u64 + heap_size(value)).sum::<u64>()
+        }
+        serde_json::Value::String(text) => text.capacity() as u64,
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -176,27 +211,6 @@ mod tests {
 
     #[test]
     fn parsed_json_is_never_larger_than_was_charged() {
-        /// Bytes of an entry of an object: hash, key and value.
-        const ENTRY: u64 = size_of::<(u64, String, serde_json::Value)>() as u64;
-
-        /// Returns the bytes that a value takes outside of itself.
-        fn heap(value: &serde_json::Value) -> u64 {
-            match value {
-                serde_json::Value::Array(items) => {
-                    items.capacity() as u64 * JSON_NODE + items.iter().map(heap).sum::<u64>()
-                }
-                serde_json::Value::Object(map) => {
-                    let entries = match map.len() as u64 {
-                        0 => 0,
-                        // A small object has room for three entries, a larger one for up to twice as many as it has.
-                        count => (2 * count).max(3) * ENTRY,
-                    };
-                    entries + map.iter().map(|(key, value)| key.len() as u64 + heap(value)).sum::<u64>()
-                }
-                serde_json::Value::String(text) => text.capacity() as u64,
-                _ => 0,
-            }
-        }
         let list = |item: &str, count: usize| format!("[{}]", vec![item; count].join(","));
         let pairs: Vec<_> = (0..1000).map(|key| format!("\"{key}\":0")).collect();
         for text in [
@@ -210,7 +224,7 @@ mod tests {
             &list(r#"{"a":0}"#, 1025),
             &format!("{{{}}}", pairs.join(",")),
         ] {
-            assert!(parsed_size(text) >= JSON_NODE + heap(&serde_json::from_str(text).unwrap()), "{text}");
+            assert!(parsed_size(text) >= JSON_NODE + heap_size(&serde_json::from_str(text).unwrap()), "{text}");
         }
         assert_eq!(parsed_size(r#""a,b\",[{:\\""#), 13 + JSON_NODE, "brackets inside a string are not nodes");
     }

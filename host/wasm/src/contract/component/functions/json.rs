@@ -11,7 +11,7 @@ use wasmtime::component::Val;
 
 use super::shape::{Case, Field, Integer, Shape};
 use crate::contract::convert::BadValue;
-use crate::runtime::store::meter::JSON_NODE;
+use crate::runtime::store::meter::{JSON_NODE, list_size, object_size};
 
 /// Up to this number a float represents every integer.
 const LARGEST_WHOLE_FLOAT: f64 = 9_007_199_254_740_992.0;
@@ -239,29 +239,38 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Returns an upper bound of the bytes that a value takes as parsed JSON.
+/// Returns the most bytes that a value takes as JSON.
 pub(super) fn size(value: &Val) -> u64 {
-    let all = |items: &[Val]| items.iter().map(size).sum::<u64>();
-    let text = |text: &String| text.len() as u64;
-    let optional = |value: &Option<Box<Val>>| value.as_deref().map_or(0, size);
-    let contents = match value {
+    JSON_NODE + contents_size(value)
+}
+
+/// Returns the most bytes that a value takes as JSON, beside [`JSON_NODE`].
+fn contents_size(value: &Val) -> u64 {
+    let text = |text: &str| text.len() as u64;
+    let optional = |value: &Option<Box<Val>>| value.as_deref().map_or(0, contents_size);
+    let tagged = |name: &str, value: &Option<Box<Val>>| object_size(1) + text(name) + optional(value);
+    match value {
         Val::String(value) => text(value),
         // Base64.
         Val::List(items) if matches!(items.first(), Some(Val::U8(_))) => 4 * (items.len() as u64).div_ceil(3),
-        Val::List(items) | Val::Tuple(items) => all(items),
-        Val::Record(fields) => fields.iter().map(|(name, value)| JSON_NODE + text(name) + size(value)).sum(),
-        Val::Variant(name, payload) => JSON_NODE + text(name) + optional(payload),
-        Val::Enum(name) => text(name),
-        Val::Option(inner) => JSON_NODE + optional(inner),
-        Val::Result(Ok(inner) | Err(inner)) => JSON_NODE + optional(inner),
-        Val::Flags(names) => names.iter().map(|name| JSON_NODE + text(name)).sum(),
+        Val::List(items) | Val::Tuple(items) => list_size(items.len()) + items.iter().map(contents_size).sum::<u64>(),
+        Val::Record(fields) => {
+            let contents = fields.iter().map(|(name, value)| text(name) + contents_size(value));
+            object_size(fields.len()) + contents.sum::<u64>()
+        }
+        Val::Variant(name, None) | Val::Enum(name) => text(name),
+        Val::Variant(name, payload) => tagged(name, payload),
+        Val::Option(inner) if matches!(inner.as_deref(), Some(Val::Option(_))) => tagged("some", inner),
+        Val::Option(inner) => optional(inner),
+        Val::Result(Ok(inner)) => tagged("ok", inner),
+        Val::Result(Err(inner)) => tagged("error", inner),
+        Val::Flags(names) => list_size(names.len()) + names.iter().map(|name| text(name)).sum::<u64>(),
         Val::Char(value) => value.len_utf8() as u64,
         // Written as text.
-        Val::Float32(value) if !value.is_finite() => "-Infinity".len() as u64,
-        Val::Float64(value) if !value.is_finite() => "-Infinity".len() as u64,
+        Val::Float32(value) if !value.is_finite() => text("-Infinity"),
+        Val::Float64(value) if !value.is_finite() => text("-Infinity"),
         _ => 0,
-    };
-    JSON_NODE + contents
+    }
 }
 
 /// Converts a value that a function has returned.

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::schema;
 use super::*;
+use crate::runtime::store::meter::{heap_size, parsed_size};
 
 fn field(name: &str, shape: Shape) -> Field {
     Field { name: name.into(), shape }
@@ -200,34 +201,49 @@ fn errors_name_the_expected_type() {
 
 #[test]
 fn json_is_never_larger_than_was_charged() {
-    fn taken(value: &Value) -> u64 {
-        JSON_NODE
-            + match value {
-                Value::Array(items) => items.iter().map(taken).sum(),
-                Value::Object(map) => map.iter().map(|(key, value)| key.len() as u64 + taken(value)).sum(),
-                Value::String(text) => text.len() as u64,
-                _ => 0,
-            }
-    }
+    let tuples_of = |count: usize| Shape::List(Box::new(Shape::Tuple(vec![Shape::Bool; count])));
     let twice = Shape::Option(Box::new(Shape::Option(Box::new(Shape::Bool))));
-    let result = Shape::Result { ok: Some(Box::new(Shape::String)), error: None };
+    let result = || Shape::Result { ok: Some(Box::new(Shape::String)), error: None };
     let variant = Shape::Variant(vec![case("at", Some(Shape::Bool))]);
+    let record = Shape::Record(["a", "b", "c", "d", "e"].map(|name| field(name, Shape::String)).to_vec());
+    let text = json!("text");
     for (shape, json) in [
         (Shape::Bytes, json!("QUJD")),
         (Shape::Char, json!("ü")),
-        (Shape::List(Box::new(Shape::Bool)), json!([true, false])),
+        (Shape::List(Box::new(Shape::Bool)), json!([])),
+        (Shape::List(Box::new(Shape::Bool)), json!(vec![true; 5])),
+        (Shape::List(Box::new(Shape::Bool)), json!(vec![true; 1025])),
+        (tuples_of(1), json!(vec![[true]; 1025])),
+        (tuples_of(5), json!(vec![[true; 5]; 1025])),
         (Shape::Record(vec![field("name", Shape::String)]), json!({"name": "text"})),
+        (record, json!({"a": text, "b": text, "c": text, "d": text, "e": text})),
         (Shape::Flags(vec!["red".into(), "blue".into()]), json!(["red", "blue"])),
         (twice, json!({"some": true})),
-        (result, json!({"ok": "text"})),
-        (variant, json!({"at": true})),
+        (result(), json!({"ok": "text"})),
+        (result(), json!({"error": null})),
+        (Shape::List(Box::new(variant)), json!(vec![json!({"at": true}); 1025])),
     ] {
         let value = to_val(&shape, json.clone()).unwrap();
-        assert!(size(&value) >= taken(&json), "{json}");
+        let charged = size(&value);
+        let taken = JSON_NODE + heap_size(&from_val(&shape, value).unwrap());
+        assert!(charged >= taken, "{charged} < {taken} for {json}");
     }
     let infinite = Val::Float64(f64::NEG_INFINITY);
     let json = from_val(&Shape::Float64, infinite.clone()).unwrap();
-    assert!(size(&infinite) >= taken(&json), "{json}");
+    assert!(size(&infinite) >= JSON_NODE + heap_size(&json), "{json}");
+}
+
+#[test]
+fn a_value_is_charged_as_its_json_would_be() {
+    for (shape, json) in [
+        (Shape::List(Box::new(Shape::Bool)), json!([true, false, true])),
+        (Shape::Record(vec![field("a", Shape::Bool), field("b", Shape::Bool)]), json!({"a": true, "b": false})),
+        (Shape::Option(Box::new(Shape::Bool)), json!(true)),
+    ] {
+        let nodes = |size: u64| size / JSON_NODE;
+        let value = to_val(&shape, json.clone()).unwrap();
+        assert_eq!(nodes(size(&value)), nodes(parsed_size(&json.to_string())), "{json}");
+    }
 }
 
 #[test]
