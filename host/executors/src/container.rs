@@ -246,7 +246,9 @@ impl ContainerExecutor {
             return Err(session_lost());
         }
         // Taken out, so that it is removed if the run is cancelled: its code may still be running then.
-        let container = match session.container.take() {
+        let container = session.container.take();
+        session.has_ended = container.is_some();
+        let container = match container {
             Some(container) => container,
             None => self.start().await.map_err(|error| self.unusable(&error))?,
         };
@@ -256,7 +258,10 @@ impl ContainerExecutor {
             Err(Failure::Timeout | Failure::Crashed(_) | Failure::Engine(_)) => container.remove().await,
         }
         match result {
-            Err(Failure::Engine(error)) if error.is_gone() => Err(session_lost()),
+            Err(Failure::Engine(error)) if error.is_gone() => {
+                session.has_ended = false;
+                Err(session_lost())
+            }
             result => {
                 session.has_ended = matches!(result, Err(Failure::Engine(_)));
                 self.finish(result)

@@ -190,7 +190,7 @@ impl Engine {
         let url = url.map_err(|error| EngineError::Unexpected(error.to_string()))?;
         let containers: Vec<Listed> = self.json(self.client.get(url)).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let is_old = |listed: &Listed| Duration::from_secs(listed.created) + age < now;
+        let is_old = |listed: &Listed| Duration::from_secs(listed.created).saturating_add(age) < now;
         Ok(containers.into_iter().filter(is_old).map(|listed| listed.id).collect())
     }
 

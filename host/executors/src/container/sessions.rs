@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hatchery_core::sync::MutexExt;
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::guard::Container;
@@ -34,8 +35,8 @@ pub(super) struct Sessions {
 #[derive(Default)]
 struct SessionEntries {
     entries: HashMap<SessionKey, Entry>,
-    /// True while a task waits for idle ones.
-    is_watched: bool,
+    /// The task that waits for idle ones.
+    watcher: Option<AbortHandle>,
 }
 
 struct Entry {
@@ -100,15 +101,17 @@ impl Sessions {
 
     /// Ends containers that are idle for too long, until there are none.
     pub(super) fn watch(self: &Arc<Self>) {
-        if std::mem::replace(&mut self.all.lock_unpoisoned().is_watched, true) {
-            return;
+        let mut all = self.all.lock_unpoisoned();
+        // The task of a runtime that was shut down has finished although there are idle ones.
+        if all.watcher.as_ref().is_none_or(AbortHandle::is_finished) {
+            let sessions = Arc::downgrade(self);
+            let watcher = tokio::spawn(async move {
+                while let Some(next) = sessions.upgrade().and_then(|sessions| sessions.end_idle()) {
+                    tokio::time::sleep_until(next).await;
+                }
+            });
+            all.watcher = Some(watcher.abort_handle());
         }
-        let sessions = Arc::downgrade(self);
-        tokio::spawn(async move {
-            while let Some(next) = sessions.upgrade().and_then(|sessions| sessions.end_idle()) {
-                tokio::time::sleep_until(next).await;
-            }
-        });
     }
 
     /// Ends the containers that are idle for too long. Returns when to look again; `None` if there are no others.
@@ -125,7 +128,9 @@ impl Sessions {
                 next = Some(next.map_or(end, |next| next.min(end)));
             }
         }
-        all.is_watched = next.is_some();
+        if next.is_none() {
+            all.watcher = None;
+        }
         next
     }
 }

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures::future::join_all;
 use futures::poll;
@@ -10,10 +10,11 @@ use hatchery_core::CodeExecutor;
 use hatchery_executors::ContainerConfig;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
+use tokio::runtime::Builder;
 
 use crate::call_in;
 use crate::fake_engine::FakeEngine;
-use crate::suite::{TestEngine, code, executor, run, stateful};
+use crate::suite::{ENDED, TestEngine, code, executor, failure, run, stateful};
 
 /// Code that leaves a thread behind.
 const THREAD: &str = "import threading, time\nthreading.Thread(target=lambda: time.sleep(600)).start()";
@@ -109,6 +110,44 @@ async fn a_run_that_is_cancelled_while_its_container_is_created_leaves_nothing()
         tokio::task::yield_now().await;
     }
     assert_eq!((engine.count(), engine.removed()), (0, vec!["container-1".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_session_whose_code_was_cancelled_is_lost_and_the_next_code_is_told() {
+    let engine = FakeEngine::start().await;
+    let executor = Arc::new(executor(engine.config()));
+    run(&executor, stateful("x = 1")).await;
+    let cancelled = executor.clone();
+    let cancelled = tokio::spawn(async move { cancelled.execute(stateful("while True: pass"), &call_in("s1")).await });
+    while engine.executed() < 2 {
+        tokio::task::yield_now().await;
+    }
+    cancelled.abort();
+    assert!(cancelled.await.unwrap_err().is_cancelled());
+    assert_eq!(failure(&executor, stateful("print(x)")).await, ENDED);
+    assert_eq!(run(&executor, stateful("print(2)")).await.stdout, "2\n");
+    while engine.removed().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((engine.count(), engine.removed()), (1, vec!["container-1".to_owned()]));
+}
+
+#[test]
+fn idle_containers_are_removed_also_after_the_end_of_the_runtime_that_waited_for_them() {
+    let server = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let engine = server.block_on(FakeEngine::start());
+    let executor = executor(ContainerConfig { idle_timeout: Duration::from_millis(100), ..engine.config() });
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    runtime().block_on(run(&executor, stateful("x = 1")));
+    runtime().block_on(async {
+        assert_eq!(run(&executor, stateful("print(x)")).await.stdout, "1\n");
+        let removed = async {
+            while engine.count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), removed).await.expect("it is still there");
+    });
 }
 
 #[tokio::test]

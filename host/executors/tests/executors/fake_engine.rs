@@ -112,6 +112,11 @@ impl FakeEngine {
         self.state.lock().unwrap().created.clone()
     }
 
+    /// Returns the number of commands that were started in containers.
+    pub fn executed(&self) -> usize {
+        self.state.lock().unwrap().execs.len()
+    }
+
     /// Returns the ids of the removed containers, with the query of each request.
     pub fn removed(&self) -> Vec<String> {
         self.state.lock().unwrap().removed.clone()

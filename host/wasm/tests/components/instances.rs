@@ -7,6 +7,7 @@ use std::time::Duration;
 use hatchery_core::{CallContext, ToolError};
 use hatchery_wasm::{Catalog, ComponentSettings, Engine, EngineOptions, InstancePoolConfig, Limits};
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 
 use crate::support::{TestCatalog, call, call_in, component, context, invocation};
 
@@ -87,13 +88,32 @@ async fn instances_do_not_all_retire_after_the_same_number_of_calls() {
 async fn an_instance_that_is_idle_for_too_long_is_dropped() {
     let catalog = catalog_with_pool(InstancePoolConfig { idle: Duration::from_millis(20), ..pool_of_one() }).await;
     assert_eq!(count(&catalog).await, json!(1));
+    wait_until_none_is_idle(&catalog).await;
+    assert_eq!(count(&catalog).await, json!(1));
+}
+
+async fn wait_until_none_is_idle(catalog: &Catalog) {
     let dropped = async {
-        while idle_instances(&catalog) > 0 {
+        while idle_instances(catalog) > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), dropped).await.expect("it is still there");
-    assert_eq!(count(&catalog).await, json!(1));
+}
+
+#[test]
+fn idle_instances_are_dropped_also_after_the_end_of_the_runtime_that_waited_for_them() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let warm = InstancePoolConfig { idle: Duration::from_millis(20), ..pool_of_one() };
+    let catalog = runtime().block_on(async {
+        let catalog = catalog_with_pool(warm).await;
+        assert_eq!(count(&catalog).await, json!(1));
+        catalog
+    });
+    runtime().block_on(async {
+        assert_eq!(count(&catalog).await, json!(2));
+        wait_until_none_is_idle(&catalog).await;
+    });
 }
 
 #[tokio::test]

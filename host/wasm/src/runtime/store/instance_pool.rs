@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use hatchery_core::sync::MutexExt;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::AbortHandle;
 use wasmtime::Store;
 use wasmtime::component::Instance;
 
@@ -57,7 +58,8 @@ struct PoolState {
     /// Subtracted from `max_calls`, and rotated, so that instances do not all retire together.
     retire_early: u32,
     is_closed: bool,
-    is_sweeping: bool,
+    /// The task that evicts idle instances.
+    sweeper: Option<AbortHandle>,
 }
 
 impl InstancePool {
@@ -86,10 +88,9 @@ impl InstancePool {
             return;
         }
         state.instances.push_back((Instant::now(), instance));
-        let is_sweeping = std::mem::replace(&mut state.is_sweeping, true);
-        drop(state);
-        if !is_sweeping {
-            tokio::spawn(sweep(Arc::downgrade(self)));
+        // The task of a runtime that was shut down has finished without the pool being empty.
+        if state.sweeper.as_ref().is_none_or(AbortHandle::is_finished) {
+            state.sweeper = Some(tokio::spawn(sweep(Arc::downgrade(self))).abort_handle());
         }
     }
 
@@ -126,7 +127,9 @@ impl InstancePool {
         let idle = state.instances.iter().take_while(|(since, _)| due(*since).is_some_and(|due| due <= now)).count();
         let evicted: Vec<_> = state.instances.drain(..idle).collect();
         let next = state.instances.front().and_then(|(since, _)| due(*since));
-        state.is_sweeping = next.is_some();
+        if next.is_none() {
+            state.sweeper = None;
+        }
         drop(state);
         drop(evicted);
         next
