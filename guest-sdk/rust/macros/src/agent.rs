@@ -5,16 +5,18 @@ use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, Ident, ItemFn, LitStr, Result, Token, bracketed};
+use syn::{Error, Expr, ItemFn, LitStr, Result, Token, bracketed};
 
-use crate::function::{check, comment, other_than_result, parameters, returns_nothing, skip_comma, take_comments};
+use crate::function::{
+    OptionKeys, check, comment, other_than_result, parameters, returns_nothing, skip_comma, take_comments,
+};
 
 const OPTIONS: &str = "options of a custom agent are `name = \"…\"`, `description = \"…\"`, `model = \"…\"`, and the lists \
                        `sub_agents = […]`, `tools = […]`, `before_agent = […]`, `after_agent = […]` and `on_agent_error = […]`";
 
 #[derive(Default)]
 pub struct Options {
-    first: Option<Ident>,
+    keys: OptionKeys,
     name: Option<LitStr>,
     /// Method calls on the builder.
     builder: Vec<TokenStream>,
@@ -24,7 +26,7 @@ impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let mut options = Self::default();
         while !input.is_empty() {
-            let key: Ident = input.parse()?;
+            let key = options.keys.parse(input)?;
             input.parse::<Token![=]>()?;
             match key.to_string().as_str() {
                 "name" => options.name = Some(input.parse()?),
@@ -37,7 +39,6 @@ impl Parse for Options {
                 "before_agent" | "after_agent" | "on_agent_error" => options.list(&key.to_string(), input)?,
                 _ => return Err(Error::new_spanned(key, OPTIONS)),
             }
-            options.first.get_or_insert(key);
             skip_comma(input)?;
         }
         Ok(options)
@@ -59,7 +60,7 @@ pub fn expand(options: Options, function: ItemFn) -> Result<TokenStream> {
     if function.sig.asyncness.is_some() {
         return expand_custom_agent(options, function);
     }
-    match options.first {
+    match options.keys.first() {
         Some(option) => {
             Err(Error::new_spanned(option, "options are for an `async fn`; use the methods of the builder instead"))
         }

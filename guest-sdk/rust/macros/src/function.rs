@@ -137,15 +137,38 @@ pub fn last_name(ty: &Type) -> Option<String> {
     }
 }
 
+/// The keys of the options that were parsed.
+#[derive(Default)]
+pub struct OptionKeys(Vec<Ident>);
+
+impl OptionKeys {
+    /// Parses a key.
+    ///
+    /// # Errors
+    /// If there was the same key before.
+    pub fn parse(&mut self, input: ParseStream<'_>) -> Result<Ident> {
+        let key: Ident = input.parse()?;
+        if self.0.contains(&key) {
+            return Err(Error::new_spanned(&key, format!("`{key}` is set twice; remove one of them")));
+        }
+        self.0.push(key.clone());
+        Ok(key)
+    }
+
+    pub fn first(&self) -> Option<&Ident> {
+        self.0.first()
+    }
+}
+
 /// The only option of most macros: `name = "…"`.
 pub struct NameOption(Option<LitStr>);
 
 impl NameOption {
     /// Parses the option. `kind` is for messages.
     pub fn parse(kind: &str, input: ParseStream<'_>) -> Result<Self> {
-        let mut name = None;
+        let (mut keys, mut name) = (OptionKeys::default(), None);
         while !input.is_empty() {
-            let key: Ident = input.parse()?;
+            let key = keys.parse(input)?;
             if key != "name" {
                 return Err(Error::new_spanned(key, format!("the option of a {kind} is `name = \"…\"`")));
             }

@@ -6,6 +6,8 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitStr, Result, Token, braced, bracketed};
 
+use crate::function::{OptionKeys, skip_comma};
+
 /// The keys of requests.
 const KEYS: &str =
     "`models`, `memory`, `artifacts`, `state`, `runs`, `sessions`, `tools`, `environment`, `files` and `network`";
@@ -36,7 +38,7 @@ impl Parse for Requests {
                 reasons.push(member(&name, &string(input)?));
             }
             seen.push(name);
-            crate::function::skip_comma(input)?;
+            skip_comma(input)?;
         }
         Ok(Self { members, reasons })
     }
@@ -75,12 +77,12 @@ fn value(key: &Ident, input: ParseStream<'_>) -> Result<String> {
 fn members(input: ParseStream<'_>, value: fn(&Ident, ParseStream<'_>) -> Result<String>) -> Result<String> {
     let content;
     braced!(content in input);
-    let mut members = Vec::new();
+    let (mut keys, mut members) = (OptionKeys::default(), Vec::new());
     while !content.is_empty() {
-        let name: Ident = content.parse()?;
+        let name = keys.parse(&content)?;
         content.parse::<Token![:]>()?;
         members.push(member(&name.to_string(), &value(&name, &content)?));
-        crate::function::skip_comma(&content)?;
+        skip_comma(&content)?;
     }
     Ok(format!("{{{}}}", members.join(",")))
 }

@@ -74,6 +74,19 @@ fn errors_of_unknown_options_list_the_known_ones() {
 }
 
 #[test]
+fn an_option_is_set_once() {
+    let name = r#"name = "a", name = "b""#;
+    let twice = |key: &str| format!("`{key}` is set twice; remove one of them");
+    assert_eq!(agent_error(name, "async fn f() {}"), twice("name"));
+    assert_eq!(agent_error("tools = [a], tools = [b]", "async fn f() {}"), twice("tools"));
+    assert_eq!(tool_error(name, "async fn f() {}"), twice("name"));
+    assert_eq!(tool_error("confirm, long_running, confirm", "async fn f() {}"), twice("confirm"));
+    assert_eq!(callback_error(&format!("before_agent, {name}"), "async fn f() {}"), twice("name"));
+    assert_eq!(plugin_error(name, "impl X {}"), twice("name"));
+    assert_eq!(provider_error(&provider::MODEL, name, "async fn f() {}"), twice("name"));
+}
+
+#[test]
 fn a_callback_takes_the_inputs_of_its_point() {
     let none = "async fn f(cx: CallbackContext) -> Result<Option<Value>, Error> {}";
     let cases = [
@@ -265,6 +278,7 @@ fn errors_in_requests_are_explained() {
     );
     assert_eq!(error(quote!(memory: read since "x")), "a reason is written as in `memory: read because \"…\"`");
     assert_eq!(error(quote!(tools: [], tools: [])), "`tools` is requested twice; combine the lists");
+    assert_eq!(error(quote!(state: { read: [], read: [] })), "`read` is set twice; remove one of them");
     assert_eq!(
         error(quote!(files: [{ host: "x" }])),
         "a folder is requested as in `{ guest: \"/data\", access: read }`; the operator chooses the folder of the host"

@@ -4,10 +4,11 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, Ident, ItemFn, LitStr, Result, Token, Type};
+use syn::{Error, ItemFn, LitStr, Result, Token, Type};
 
 use crate::function::{
-    Parameter, PassingMode, check, comment, last_name, parameters, returns_result, skip_comma, take_comments,
+    OptionKeys, Parameter, PassingMode, check, comment, last_name, parameters, returns_result, skip_comma,
+    take_comments,
 };
 
 const OPTIONS: &str = "options of a tool are `name = \"…\"`, `long_running` and `confirm`";
@@ -21,9 +22,9 @@ pub struct Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut options = Self::default();
+        let (mut keys, mut options) = (OptionKeys::default(), Self::default());
         while !input.is_empty() {
-            let key: Ident = input.parse()?;
+            let key = keys.parse(input)?;
             match key.to_string().as_str() {
                 "name" => {
                     input.parse::<Token![=]>()?;
