@@ -15,32 +15,33 @@ use crate::export::ExportList;
 use crate::hook::AgentCallbacks;
 use crate::tool::ToolUse;
 
-/// Flattens agents and their sub-agents, parents first. An agent with a known name is skipped.
+/// Flattens agents and their sub-agents, parents first. An agent that is used in several places is listed once. Different
+/// agents of one name are all listed, which the host refuses; `visit` gets the first one.
 fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &Kind)) {
     for Agent { common, kind } in agents {
-        if into.iter().any(|spec| spec.name == common.name) {
-            continue;
+        if !into.iter().any(|known| known.name == common.name) {
+            visit(&common.name, &kind);
         }
-        visit(&common.name, &kind);
         let Common { name, description, sub_agents, callbacks } = common;
         let AgentCallbacks { before_agent, after_agent, on_agent_error } = callbacks;
         let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
         let kind = kind.into();
-        into.push(agents::AgentSpec {
-            name,
-            description,
-            kind,
-            sub_agents: names,
-            before_agent,
-            after_agent,
-            on_agent_error,
-        });
+        let spec =
+            agents::AgentSpec { name, description, kind, sub_agents: names, before_agent, after_agent, on_agent_error };
+        if !into.iter().any(|known| is_same(known, &spec)) {
+            into.push(spec);
+        }
         let definitions = sub_agents.into_iter().filter_map(|sub_agent| match sub_agent {
             SubAgent::Agent(agent) => Some(agent),
             SubAgent::Named(_) => None,
         });
         flatten(definitions.collect(), into, visit);
     }
+}
+
+/// Returns true for equal specifications, as far as these are data.
+fn is_same(one: &agents::AgentSpec, other: &agents::AgentSpec) -> bool {
+    one.name == other.name && format!("{one:?}") == format!("{other:?}")
 }
 
 /// Returns the result of `pick` for the agent with this name.

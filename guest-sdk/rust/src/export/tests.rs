@@ -183,6 +183,23 @@ fn agents_are_listed_once_and_before_their_sub_agents() {
     assert_eq!((waiter.model.as_deref(), names_of(&waiter.tools)), (Some("m"), vec!["noon"]));
 }
 
+struct Ambiguous;
+
+impl ExportList<Agent> for Ambiguous {
+    fn items() -> Vec<Agent> {
+        let helper = |text: &str| LlmAgent::new("helper").instruction(text);
+        let morning = SequentialAgent::new("morning").sub_agent(helper("Wake up.")).sub_agent(clock);
+        vec![morning.into(), SequentialAgent::new("evening").sub_agent(helper("Sleep.")).sub_agent(clock).into()]
+    }
+}
+
+#[test]
+fn different_agents_of_one_name_are_all_listed_so_that_the_host_refuses_them() {
+    let specs = <Ambiguous as agents::Guest>::describe();
+    let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    assert_eq!(names, ["morning", "helper", "clock", "evening", "helper"]);
+}
+
 fn names_of(tools: &[agents::ToolUse]) -> Vec<&str> {
     tools.iter().map(|tool| tool.name.as_str()).collect()
 }
