@@ -32,6 +32,18 @@ async fn a_guest_that_emits_forever_is_stopped_by_the_limit_of_the_run() {
 }
 
 #[tokio::test]
+async fn a_failure_is_stored_also_if_the_guest_reports_it_in_a_partial_event() {
+    let catalog = TestCatalog::new().with("gallery").catalog().await;
+    for message in ["2 broken", "2 broken partial"] {
+        let (events, error) = run_app(&catalog, "streamer", message, Scripted::new(), RunConfig::default()).await;
+        assert_eq!(error.expect("a failure").code(), "BROKEN");
+        let stored: Vec<_> = events.iter().filter(|event| !event.partial).collect();
+        let codes: Vec<_> = stored.iter().map(|event| event.error_code.as_deref()).collect();
+        assert_eq!(codes, [Some("BROKEN")], "{message}");
+    }
+}
+
+#[tokio::test]
 async fn a_guest_waits_until_its_event_is_taken() {
     let catalog = TestCatalog::new().with("gallery").catalog().await;
     let call = context_of(&catalog, "1000 noted");

@@ -42,7 +42,8 @@ pub fn clerk() -> LlmAgent {
 }
 
 /// Emits the numbers from 1 to the one in the user's message. If the message contains `noted`, each is in the state key
-/// `temp:at` before it is emitted, which shows the progress of this code; with `partial`, they are partial events.
+/// `temp:at` before it is emitted, which shows the progress of this code; with `partial`, they are partial events; with
+/// `broken`, they are failures.
 #[agent]
 pub async fn streamer(cx: AgentContext) -> Result<(), Error> {
     let reply = cx.user_content()?.text();
@@ -52,7 +53,8 @@ pub async fn streamer(cx: AgentContext) -> Result<(), Error> {
         if is_noted {
             cx.set_state("temp:at", number)?;
         }
-        cx.emit(Event { partial, ..Event::text(number.to_string()) }).await?;
+        let error_code = reply.contains("broken").then(|| "BROKEN".to_owned());
+        cx.emit(Event { partial, error_code, ..Event::text(number.to_string()) }).await?;
     }
     Ok(())
 }

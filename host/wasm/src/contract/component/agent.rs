@@ -152,10 +152,12 @@ impl ComponentAgent {
             partial_id.take().unwrap_or_default()
         };
         let error = data.error_code.clone().map(|code| (code, data.error_message.clone().unwrap_or_default()));
+        let is_stored = !data.partial;
         // The host sets the time, because sessions and summaries depend on it.
         cx.emit(EventData { id, timestamp: Timestamp::default(), ..data }).await?;
         match error {
-            Some((code, message)) => Err(RunError::AlreadyReported { code, message }),
+            Some((code, message)) if is_stored => Err(RunError::AlreadyReported { code, message }),
+            Some((code, message)) => Err(RunError::Agent { agent: self.name.clone(), code: code.into(), message }),
             None => Ok(()),
         }
     }
