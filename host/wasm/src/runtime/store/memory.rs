@@ -55,7 +55,8 @@ impl MemoryError {
     }
 }
 
-/// A sum of bytes with an upper bound.
+/// A sum of bytes with an upper bound. The order of all accesses is the same for all threads: one that releases bytes sees
+/// who waits, or the one who waits sees the bytes.
 struct Budget {
     max: u64,
     used: AtomicU64,
@@ -69,15 +70,15 @@ impl Budget {
     /// Adds `bytes`. Returns false, and adds nothing, if the sum would be too large.
     fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.max);
-        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, add).is_ok()
     }
 
     fn release(&self, bytes: u64) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::SeqCst);
     }
 
     fn used_bytes(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.used.load(Ordering::SeqCst)
     }
 }
 
