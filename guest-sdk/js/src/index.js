@@ -33,10 +33,13 @@ function checkKeys(kind, item, known) {
   return item;
 }
 
+/** Removes options that are `undefined`: they are absent. */
+const given = (definition) => Object.fromEntries(Object.entries(definition).filter(([, value]) => value !== undefined));
+
 /** Creates a tool. */
 export function tool(definition) {
   checkKeys("tool", checkRun("tool", definition), ["name", "description", "parameters", "response", "confirm", "longRunning", "run"]);
-  const made = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false, ...definition };
+  const made = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false, ...given(definition) };
   return Object.freeze({
     ...made,
     kind: "tool",
@@ -93,8 +96,8 @@ export function callback(definition) {
 }
 
 /** Creates a plugin: an object with its name and its hooks. */
-export function plugin({ name, ...hooks }) {
-  checkName("plugin", { name });
+export function plugin(definition) {
+  const { name, ...hooks } = given(checkName("plugin", definition));
   const unknown = Object.keys(hooks).find((hook) => !PLUGIN_HOOKS.includes(hook) || typeof hooks[hook] !== "function");
   if (unknown) throw new TypeError(`plugin \`${name}\`: \`${unknown}\` is not a hook; its functions are ${PLUGIN_HOOKS.join(", ")}`);
   if (!Object.keys(hooks).length) throw new TypeError(`plugin \`${name}\` has no hooks; add functions such as \`beforeRun\``);
@@ -125,7 +128,7 @@ const LLM_KEYS = [
 
 const agentBuilder = (kind, keys = []) => (definition) => {
   checkKeys("agent", checkName("agent", definition), [...COMMON_KEYS, ...keys]);
-  return Object.freeze({ description: "", ...definition, kind });
+  return Object.freeze({ description: "", ...given(definition), kind });
 };
 
 /** Creates an agent that calls a model and the tools that the model requests. */
@@ -159,7 +162,8 @@ export function component(definition) {
   if (unknown) throw new TypeError(`a component exports ${Object.keys(EXPORTS).join(", ")}, not \`${unknown}\``);
   const exports = {};
   for (const key of Object.keys(EXPORTS)) {
-    exports[key] = {};
+    // Without the inherited properties, whose names items may have, such as `constructor`.
+    exports[key] = Object.create(null);
     for (const item of definition[key] ?? []) add(exports[key], key, item);
   }
   return Object.freeze({ ...exports, isComponent: true });

@@ -18,6 +18,20 @@ const scale = tool({
   },
 });
 
+test("an item may have the name of a property that all objects have", () => {
+  const constructor = tool({ name: "constructor", run: () => 1 });
+  const { tools } = component({ tools: [constructor, tool({ name: "toString", run: () => 2 }), tool({ name: "__proto__", run: () => 3 })] });
+  assert.deepEqual(Object.keys(tools), ["constructor", "toString", "__proto__"]);
+});
+
+test("an option that is undefined is absent", () => {
+  const made = tool({ name: "now", description: undefined, parameters: undefined, run: () => "noon" });
+  assert.equal(made.description, "");
+  assert.equal(made.call({}), "noon");
+  assert.equal(llmAgent({ name: "clerk", description: undefined }).description, "");
+  assert.deepEqual(Object.keys(plugin({ name: "log", beforeRun() {}, afterRun: undefined }).hooks), ["beforeRun"]);
+});
+
 test("a schema is built from its properties", () => {
   assert.deepEqual(JSON.parse(JSON.stringify(scale.parameters)), {
     type: "object",

@@ -66,6 +66,23 @@ test("parts of a URL are changed as by Node", () => {
   assert.deepEqual(changed(OwnURL), changed(URL));
 });
 
+test("a path is set below the host as by Node", () => {
+  for (const url of ["http://a.com:81/b?c=1#d", "https://a.com", "foo://h/a", "foo://h"]) {
+    for (const path of ["x y?z#w", "", "a/../b", "../x", "..", "/a/./b", "%2e%2e/x", "a\\b"]) {
+      if (url.startsWith("foo:") && (path === ".." || path.includes("\\"))) continue;
+      const changed = (Type) => {
+        const own = new Type(url);
+        own.pathname = path;
+        return own.href;
+      };
+      assert.equal(changed(OwnURL), changed(URL), `${path} of ${url}`);
+    }
+  }
+  for (const relative of ["z", "../z", "?q"]) {
+    assert.deepEqual(parsed(OwnURL, relative, "foo://h"), parsed(URL, relative, "foo://h"), relative);
+  }
+});
+
 test("the host of a URL is changed to an IPv6 address as by Node", () => {
   const changed = (Type) =>
     [["hostname", "[::1]"], ["hostname", "[::1]:90"], ["host", "[::1]"], ["host", "[::1]:90"], ["host", "[2001:db8::12]:443"]].map(([part, value]) => {

@@ -144,8 +144,8 @@ export class URL {
 
   #pathOf(path) {
     if (!this.#hasAuthority && !path.startsWith("/")) return escapeOpaque(path);
-    const normalized = normalizePath(escapePath(path));
-    return this.#protocol in DEFAULT_PORTS && !normalized.startsWith("/") ? `/${normalized}` : normalized;
+    const needsSlash = !path.startsWith("/") && (this.#protocol in DEFAULT_PORTS || path !== "");
+    return normalizePath(escapePath(needsSlash ? `/${path}` : path));
   }
 
   get href() {
@@ -229,7 +229,8 @@ export class URL {
   }
 
   set pathname(path) {
-    this.#path = this.#pathOf(String(path).replace(/[?#]/g, percent));
+    const text = this.#protocol in DEFAULT_PORTS ? String(path).replaceAll("\\", "/") : String(path);
+    this.#path = this.#pathOf(text.replace(/[?#]/g, percent));
   }
 
   get search() {
