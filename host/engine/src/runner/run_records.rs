@@ -367,7 +367,12 @@ pub(super) fn attach(
     let cancel = request.cancel.clone();
     tokio::spawn(cancel.run_until_cancelled_owned(async move {
         let mut updates = updates;
-        while let Some(update) = updates.next().await {
+        loop {
+            let update = tokio::select! {
+                update = updates.next() => update,
+                () = client.closed() => return,
+            };
+            let Some(update) = update else { return };
             let item = match update {
                 Ok(RunUpdate::Event { revision: None, .. }) if !is_streaming => continue,
                 Ok(RunUpdate::Event { revision, event }) => Ok((revision, event)),

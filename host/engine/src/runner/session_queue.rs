@@ -11,6 +11,7 @@ use hatchery_core::sync::MutexExt;
 use hatchery_core::{Event, EventWindow, Session, SessionKey, TurnLease};
 use imbl::Vector;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
+use tokio::task::coop::unconstrained;
 
 use crate::history::contents::PromptViews;
 
@@ -94,12 +95,12 @@ struct CacheEntry {
 impl SessionQueue {
     /// Enters the session's queue. Positions are in the order of the first polls of the returned futures.
     pub(super) fn acquire(&self, key: &SessionKey) -> AcquireSession {
-        self.slot(key).lock_owned().boxed()
+        // Otherwise a task that has used up its budget of Tokio would not enter the queue, and get no lock that is free.
+        unconstrained(self.slot(key).lock_owned()).boxed()
     }
 
     /// Returns the lock of a session that no turn has or waits for.
     pub(super) fn try_acquire(&self, key: &SessionKey) -> Option<SessionGuard> {
-        // A single poll would not do: a task that has used up its budget of Tokio gets no lock, also if it is free.
         self.slot(key).try_lock_owned().ok()
     }
 
@@ -164,6 +165,11 @@ impl SessionCache {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures::poll;
+    use tokio::task::coop::consume_budget;
+
     use super::*;
 
     fn key(number: usize) -> SessionKey {
@@ -208,6 +214,22 @@ mod tests {
         let cache = queue.cache();
         assert!(cache.bytes <= MAX_BYTES, "{}", cache.bytes);
         assert!(cache.entries.contains_key(&key(9)) && !cache.entries.contains_key(&key(0)));
+    }
+
+    #[tokio::test]
+    async fn a_task_without_budget_gets_a_session_that_is_free_and_a_place_in_the_queue_of_another() {
+        let queue = SessionQueue::default();
+        let guard = queue.acquire(&key(1)).await;
+        while poll!(pin!(consume_budget())).is_ready() {}
+        assert!(poll!(queue.acquire(&key(0))).is_ready());
+        let mut first = queue.acquire(&key(1));
+        assert!(poll!(&mut first).is_pending());
+        tokio::task::yield_now().await;
+        let mut second = queue.acquire(&key(1));
+        assert!(poll!(&mut second).is_pending());
+        drop(guard);
+        assert!(poll!(&mut second).is_pending());
+        assert!(poll!(&mut first).is_ready());
     }
 
     #[tokio::test]

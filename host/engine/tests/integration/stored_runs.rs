@@ -183,6 +183,25 @@ async fn a_repeated_request_gets_the_events_of_a_running_run_as_they_come() {
 }
 
 #[tokio::test]
+async fn a_repeated_request_whose_client_is_gone_leaves_no_task() {
+    let (app, tool) = held_app().await;
+    let run = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..3 {
+        let mut repeated = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+        repeated.next().await.unwrap().unwrap();
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(tasks(), before);
+    tool.opened.add_permits(1);
+    run.collect().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_follower_misses_nothing_and_gets_nothing_twice() {
     let (app, tool) = held_app().await;
     let sessions = app.runner.services().sessions.clone();
