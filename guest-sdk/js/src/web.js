@@ -17,8 +17,8 @@ export function install({ send, sleep, now, randomBytes, report }) {
   const { setOptionalTimeout, ...timers } = createTimers(sleep, report);
   const globals = {
     fetch: createFetch(send), Headers, Request, Response, URL, URLSearchParams, TextEncoder, TextDecoder, atob, btoa, structuredClone, ...timers,
-    ...createAbort(setOptionalTimeout, now), crypto: createCrypto(randomBytes), queueMicrotask: (callback) => void Promise.resolve().then(callback),
-    performance: { now, timeOrigin: 0 },
+    ...createAbort(setOptionalTimeout, now, report), crypto: createCrypto(randomBytes),
+    queueMicrotask: (callback) => void Promise.resolve().then(callback), performance: { now, timeOrigin: 0 },
   };
   for (const [name, value] of Object.entries(globals)) {
     if (!(name in globalThis)) Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });

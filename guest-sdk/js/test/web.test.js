@@ -274,6 +274,41 @@ test("a signal is aborted by its controller or its timeout", () => {
   assert.throws(() => controller.signal.throwIfAborted(), { name: "AbortError" });
 });
 
+test("a timeout that is combined with another signal is not waited for after the request, and is noticed when it is over", async () => {
+  const { loop, seen } = loopWith({ arriving: ["a"] });
+  const { setOptionalTimeout } = createTimers((time, isNeeded) => loop.sleep(time, isNeeded), assert.fail);
+  const { AbortController, AbortSignal } = createAbort(setOptionalTimeout, () => seen.time / 1e6);
+  const either = AbortSignal.any([new AbortController().signal, AbortSignal.timeout(30_000)]);
+  assert.equal(await loop.send({ url: "a", signal: either }), "response of a");
+  await busy();
+  assert.deepEqual([seen.time, seen.waits.length, either.aborted], [0, 1, false]);
+  seen.time += 30_000e6;
+  assert.deepEqual([either.aborted, either.reason.name], [true, "TimeoutError"]);
+  const late = AbortSignal.any([AbortSignal.any([AbortSignal.timeout(10)])]);
+  await new Promise((resolve) => late.addEventListener("abort", resolve));
+  assert.equal(seen.time, 30_010e6);
+  assert.equal(AbortSignal.any([either]).reason.name, "TimeoutError");
+});
+
+test("a listener of a signal that throws does not keep the others from being called", () => {
+  const reported = [];
+  const { AbortController, AbortSignal } = createAbort(assert.fail, undefined, (error) => reported.push(error.message));
+  const controller = new AbortController();
+  const { signal } = controller;
+  const called = [];
+  const listener = { handleEvent: () => called.push("listener") };
+  signal.onabort = () => {
+    throw new Error("first");
+  };
+  signal.addEventListener("abort", () => {
+    throw new Error("second");
+  });
+  signal.addEventListener("abort", listener);
+  AbortSignal.any([signal]).addEventListener("abort", ({ target }) => called.push(target.reason));
+  controller.abort("enough");
+  assert.deepEqual([reported, called], [["first", "second"], ["listener", "enough"]]);
+});
+
 const weather = tool({
   name: "weather",
   async run({ path = "/today", ...init }) {

@@ -55,13 +55,15 @@ function namedError(name, message) {
 
 /**
  * Creates AbortController and AbortSignal. `setTimeout` also gets a function that returns whether the timer is still needed, `now` returns
- * milliseconds.
+ * milliseconds, `report` gets errors of listeners.
  */
-export function createAbort(setTimeout, now = () => 0) {
+export function createAbort(setTimeout, now = () => 0, report = console.error) {
   class AbortSignal {
     #listeners = new Set();
+    /** The signals that are aborted together with this one. */
+    #dependents = new Set();
     #aborted = false;
-    /** Aborts the signal if its time is over. Its timer need not have fired. */
+    /** Aborts the signal if its time, or that of a signal it depends on, is over. The timer need not have fired. */
     #expireIfDue = () => {};
     reason = undefined;
     onabort = null;
@@ -80,17 +82,26 @@ export function createAbort(setTimeout, now = () => 0) {
       signal.#expireIfDue = () => {
         if (now() >= end) expire();
       };
-      setTimeout(expire, delay, () => signal.#listeners.size > 0 || signal.onabort !== null);
+      setTimeout(expire, delay, () => signal.#isObserved());
       return signal;
     }
 
     static any(signals) {
       const { signal, abort } = create();
-      for (const other of signals) {
-        if (other.aborted) abort(other.reason);
-        other.addEventListener("abort", () => abort(other.reason));
+      const sources = [...signals];
+      const aborted = sources.find((source) => source.aborted);
+      if (aborted) {
+        abort(aborted.reason);
+      } else {
+        for (const source of sources) source.#dependents.add(signal);
+        signal.#expireIfDue = () => sources.forEach((source) => source.#expireIfDue());
       }
       return signal;
+    }
+
+    /** Returns true if its abortion would be noticed at once. */
+    #isObserved() {
+      return this.#listeners.size > 0 || Boolean(this.onabort) || [...this.#dependents].some((signal) => signal.#isObserved());
     }
 
     get aborted() {
@@ -115,8 +126,16 @@ export function createAbort(setTimeout, now = () => 0) {
       signal.#aborted = true;
       signal.reason = reason ?? namedError("AbortError", "it was aborted");
       const event = { type: "abort", target: signal };
-      signal.onabort?.(event);
-      for (const listener of [...signal.#listeners]) (listener.handleEvent ?? listener).call(signal, event);
+      for (const listener of [signal.onabort, ...signal.#listeners]) {
+        try {
+          if (typeof listener === "function") listener.call(signal, event);
+          else listener?.handleEvent(event);
+        } catch (error) {
+          report(error);
+        }
+      }
+      for (const dependent of signal.#dependents) fire(dependent, signal.reason);
+      signal.#dependents.clear();
     }
   }
 
