@@ -8,8 +8,8 @@ import enum
 import unittest
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
-from hatchery_guest import tool
-from hatchery_guest.schema import BadValue, parse, schema_of
+from hatchery_guest import Context, ToolContext, tool
+from hatchery_guest.schema import BadValue, dump, parse, schema_of
 
 
 class Unit(enum.Enum):
@@ -51,11 +51,13 @@ class Schemas(unittest.TestCase):
         def open_folder(folder: Folder) -> None: ...
         def list_files(path: str, changed: datetime.date | None = None) -> None: ...
         def rename(old: str, /, new: str) -> None: ...
+        def copy(cx: ToolContext, path: str, other: Context) -> None: ...
 
         for function, message in [
             (open_folder, "parameter `folder`: Folder contains itself, so its JSON Schema has no end; use dict or list"),
             (list_files, "parameter `changed`: date has no JSON Schema; use str"),
             (rename, "parameter `old` of `rename` has no name for callers; remove the `/` after it"),
+            (copy, "parameters `cx` and `other` of `copy` are both the context; remove one"),
         ]:
             with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, message):
                 tool(function)
@@ -73,6 +75,19 @@ class Schemas(unittest.TestCase):
                 self.assertEqual(parse(hint, value, "x"), parsed)
         with self.assertRaisesRegex(BadValue, "a key of x must be an integer"):
             parse(dict[int, str], {"one": "a"}, "x")
+
+    def test_keys_of_a_dict_are_written_as_they_are_read(self) -> None:
+        for hint, value, written in [
+            (dict[bool, str], {True: "a", False: "b"}, {"true": "a", "false": "b"}),
+            (dict[int, str], {1: "a"}, {"1": "a"}),
+            (dict[float, str], {1.5: "a"}, {"1.5": "a"}),
+            (dict[Level, str], {Level.LOW: "a"}, {"1": "a"}),
+            (dict[str, str], {"é": "a"}, {"é": "a"}),
+        ]:
+            with self.subTest(hint=hint):
+                self.assertEqual(dump(value), written)
+                self.assertEqual(parse(hint, written, "x"), value)
+        self.assertEqual(dump({None: "a"}), {"null": "a"})
 
     def test_choices_are_the_values_of_enum_members(self) -> None:
         hint = Literal[Unit.METRE, "any"]

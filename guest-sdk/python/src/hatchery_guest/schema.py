@@ -264,10 +264,15 @@ def dump(value: Any) -> Json:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: dump(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {str(dump(key)): dump(item) for key, item in value.items()}
+        return {_dump_key(dump(key)): dump(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [dump(item) for item in value]
     raise BadValue(f"a {_name(type(value))} cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses")
+
+
+def _dump_key(key: Json) -> str:
+    """Returns the key of an object for a value, as ``_parse_key`` reads it."""
+    return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
 
 
 def _name(hint: Any) -> str:

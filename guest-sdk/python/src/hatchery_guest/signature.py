@@ -52,6 +52,8 @@ def signature(function: Callable[..., Any]) -> Signature:
             raise TypeError(f"parameter `{parameter.name}` of `{function.__name__}` has no name for callers; remove the `/` after it")
         hint = hints.get(parameter.name, Any)
         if isinstance(hint, type) and issubclass(hint, Context):
+            if context:
+                raise TypeError(f"parameters `{context}` and `{parameter.name}` of `{function.__name__}` are both the context; remove one")
             context = parameter.name
         else:
             described = doc.arguments.get(parameter.name, "")

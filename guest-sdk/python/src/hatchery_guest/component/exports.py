@@ -141,8 +141,10 @@ async def _answer(first: LlmResponse | None, responses: Any, writer: Any) -> Non
     with writer:
         try:
             response = first
-            while response is not None and not writer.reader_dropped:
+            while response is not None:
                 await writer.write_all([convert.response_to_wit(response)])
+                if writer.reader_dropped:
+                    break
                 response = await anext(responses, None)
         except Exception as error:
             failure = to_wit_error(error)
