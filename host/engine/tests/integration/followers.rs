@@ -83,7 +83,7 @@ async fn a_follower_holds_few_events_of_a_long_run_and_misses_none() {
     let runner = Runner::new(Services { sessions: sessions.clone(), ..services() });
     let spec = CustomAgentSpec { code: Arc::new(Counts(EVENTS)), model: None, tools: Vec::new() };
     let app = App::new("app", hatchery_core::Agent::new("root", "", AgentKind::Custom(spec))).unwrap();
-    let message = hatchery_core::Content::user("hi");
+    let message = Content::user("hi");
     let request = RunRequest { run_id: Some("r1".into()), ..RunRequest::new(USER, SESSION, message) };
     runner.run(Arc::new(app), request).await.unwrap().collect().await.unwrap();
     sessions.most.store(0, Ordering::SeqCst);
@@ -208,7 +208,7 @@ async fn a_follower_that_comes_during_a_message_gets_it_so_far_and_then_the_rest
     .await;
     streamed.go_on(6).await;
     let mut updates = streamed.follow().await;
-    assert_eq!(brief(&next(&mut updates).await), "root: before");
+    assert_eq!(brief(&*next(&mut updates).await), "root: before");
     let so_far = next(&mut updates).await;
     assert_eq!((&*so_far.id, so_far.partial, &*so_far.author, &*so_far.invocation_id), ("m", true, "root", "r1"));
     let content = Content::new("model", vec![thought("hmm"), Part::text("Hello ")]);

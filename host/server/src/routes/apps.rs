@@ -197,7 +197,10 @@ async fn list_apps(
         return Json(AppList::Names(names));
     }
     let source = state.source();
-    let info = |name: &String| Some(AppInfo::new(&source.app(name)?, source.app_origin(name), Detail::LIST));
+    let info = |name: &String| {
+        let app = source.app(name)?;
+        Some(AppInfo::new(&app, source.app_origin(name), Detail::LIST))
+    };
     Json(AppList::Detailed { apps: names.iter().filter_map(info).collect() })
 }
 
