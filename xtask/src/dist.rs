@@ -16,12 +16,10 @@ use anyhow::{Context, ensure};
 use sha2::{Digest, Sha256};
 
 use crate::components::Components;
+use crate::pgo::GuidedBuild;
 use crate::step::{self, Steps};
-use crate::toolchain;
 use crate::workspace::Workspace;
-use crate::{ALLOCATOR, HOST, TOOLCHAIN};
-
-const PROFILE: &str = "dist";
+use crate::{TOOLCHAIN, toolchain};
 
 /// Maximum size of the command, in bytes.
 const MAX_BINARY: u64 = 70_000_000;
@@ -32,19 +30,21 @@ const DOCUMENTS: [&str; 4] = ["LICENSE", "README.md", "SECURITY.md", "hatchery.s
 
 /// Builds and tries a release.
 pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
-    let target = host_target()?;
-    let name = format!("hatchery-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let name = format!("hatchery-{}-{}", env!("CARGO_PKG_VERSION"), toolchain::host()?);
     let output = workspace.target.join("dist-archive");
     let archive = output.join(&name).with_added_extension("tar.gz");
     let samples = Components::standalone_samples(workspace)?;
-    let mut steps = Steps::new(5);
+    let mut steps = Steps::new(5 + GuidedBuild::STEPS);
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
-    steps.run(&format!("components: {samples}"), || samples.build(workspace))?;
-    steps.run(HOST, || {
-        let build = ["build", "--locked", "--profile", PROFILE, "-p", "hatchery-cli", "--features", ALLOCATOR];
-        step::run_command(&mut workspace.cargo(build))
+    let tools = Components::samples(workspace)?;
+    steps.run(&format!("components: {samples}, {tools}"), || {
+        samples.build(workspace)?;
+        tools.build(workspace)
     })?;
-    let binary = workspace.target.join(PROFILE).join("hatchery");
+    steps
+        .run("load test", || step::run_command(&mut workspace.cargo(["build", "--workspace", "--example", "load"])))?;
+    let load = workspace.target.join("debug/examples/load");
+    let binary = GuidedBuild::new(workspace)?.run(&mut steps, &load, tools.folder())?;
     steps.run("archive, checksum and image context", || {
         check_size(&binary)?;
         stage(workspace, &binary, &output.join(&name))?;
@@ -60,14 +60,6 @@ pub fn build(workspace: &Workspace) -> anyhow::Result<()> {
     println!("{}", checksum_file(&archive).display());
     println!("docker build --tag hatchery {}", output.join("image").display());
     Ok(())
-}
-
-/// Returns the target triple that cargo builds for by default.
-fn host_target() -> anyhow::Result<String> {
-    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let target = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(target.context("`rustc -vV` prints no host")?.to_owned())
 }
 
 fn check_size(binary: &Path) -> anyhow::Result<()> {

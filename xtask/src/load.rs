@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::components::{self, Components};
+use crate::pgo::GuidedBuild;
 use crate::step::{self, Steps};
 use crate::workspace::Workspace;
 use crate::{ALLOCATOR, TOOLCHAIN, toolchain};
@@ -20,7 +21,7 @@ const RIVALS: [&str; 1] = ["adk-rust"];
 enum Profile {
     /// As for the benches
     Release,
-    /// The profile of `cargo xtask dist`: all crates optimised together
+    /// As `cargo xtask dist` builds: all crates optimised together, and the host for the load test
     Dist,
 }
 
@@ -30,6 +31,14 @@ impl Profile {
         match self {
             Self::Release => "release",
             Self::Dist => "dist",
+        }
+    }
+
+    /// Returns the number of steps that a guided build adds.
+    fn guided_steps(self) -> usize {
+        match self {
+            Self::Release => 0,
+            Self::Dist => GuidedBuild::STEPS,
         }
     }
 
@@ -63,17 +72,19 @@ pub struct Arguments {
 
 pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     let components = Components::samples(workspace)?;
-    let mut steps = Steps::new(if arguments.rivals { 5 } else { 4 });
+    let mut steps = Steps::new(4 + usize::from(arguments.rivals) + arguments.profile.guided_steps());
     steps.run(TOOLCHAIN, || toolchain::prepare(workspace))?;
     steps.run(&format!("components: {components}"), || components.build(workspace))?;
     let profile = arguments.profile.name();
-    steps.run(&format!("host: a {profile} build"), || {
-        // The features of all packages, as for the benches, so that both share one build.
-        let programs = ["--workspace", "--bin", "hatchery", "--example", "load", "--features", ALLOCATOR];
-        step::run_command(workspace.cargo(["build", "--profile", profile]).args(programs))
-    })?;
-    let mut load = Command::new(workspace.target.join(profile).join("examples/load"));
-    load.env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
+    steps.run(&format!("load test: a {profile} build"), || build_load_test(workspace, arguments.profile))?;
+    let programs = workspace.target.join(profile);
+    let program = programs.join("examples/load");
+    let host = match arguments.profile {
+        Profile::Release => programs.join("hatchery"),
+        Profile::Dist => GuidedBuild::new(workspace)?.run(&mut steps, &program, components.folder())?,
+    };
+    let mut load = Command::new(program);
+    load.env("HATCHERY_BIN", host).env(components::FOLDER_VARIABLE, components.folder()).current_dir(&workspace.root);
     // Wasmtime creates an error whenever a call ends, whose backtrace is never used.
     load.env_remove("RUST_BACKTRACE");
     load.args(["--seconds", &arguments.seconds.to_string()]).args(arguments.json.then_some("--json"));
@@ -93,6 +104,17 @@ pub fn run(workspace: &Workspace, arguments: &Arguments) -> anyhow::Result<()> {
     steps.run("load", || step::run_command(&mut load))?;
     steps.finish();
     Ok(())
+}
+
+/// Builds the load test and, in the release profile, the host.
+fn build_load_test(workspace: &Workspace, profile: Profile) -> anyhow::Result<()> {
+    // The features of all packages, as for the benches, so that both share one build.
+    let mut cargo = workspace.cargo(["build", "--profile", profile.name(), "--workspace", "--features", ALLOCATOR]);
+    cargo.args(["--example", "load"]);
+    if matches!(profile, Profile::Release) {
+        cargo.args(["--bin", "hatchery"]);
+    }
+    step::run_command(&mut cargo)
 }
 
 /// Builds a server of `tests/rivals`, and returns its program.

@@ -11,6 +11,7 @@ mod fuzz;
 mod instructions;
 mod languages;
 mod load;
+mod pgo;
 mod step;
 mod toolchain;
 mod ui;

@@ -52,13 +52,7 @@ fn can_run(program: &str) -> bool {
 }
 
 fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
-    let output = Command::new("rustc")
-        .args(["--print", "sysroot"])
-        .current_dir(&workspace.root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cannot start rustc")?;
-    let sysroot = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    let sysroot = sysroot(workspace)?;
     if sysroot.join("lib/rustlib").join(TARGET).is_dir() {
         return Ok(());
     }
@@ -71,6 +65,37 @@ fn add_target(workspace: &Workspace) -> anyhow::Result<()> {
         ),
         result => result,
     }
+}
+
+/// Returns the path of `llvm-profdata`, which merges the counts of a program. Adds it through rustup if it is missing.
+pub fn profdata(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+    let program = sysroot(workspace)?.join("lib/rustlib").join(host()?).join("bin/llvm-profdata");
+    if !program.is_file() {
+        eprintln!("adding llvm-tools through rustup");
+        let mut rustup = Command::new("rustup");
+        rustup.args(["component", "add", "llvm-tools"]).current_dir(&workspace.root);
+        step::run_command(&mut rustup).context("llvm-profdata is missing; install the component llvm-tools of Rust")?;
+    }
+    Ok(program)
+}
+
+/// Returns the target triple that cargo builds for by default.
+pub fn host() -> anyhow::Result<String> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let target = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(target.context("`rustc -vV` prints no host")?.to_owned())
+}
+
+/// Returns the folder of the toolchain.
+fn sysroot(workspace: &Workspace) -> anyhow::Result<PathBuf> {
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .current_dir(&workspace.root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start rustc")?;
+    Ok(PathBuf::from(String::from_utf8_lossy(&output.stdout).trim()))
 }
 
 fn is_missing(error: &anyhow::Error) -> bool {
