@@ -60,7 +60,7 @@ struct StateInner {
     host_events: HostEvents,
     drafts: Drafts,
     /// Places for runs of triggers.
-    triggers: Semaphore,
+    triggers: Arc<Semaphore>,
     /// Cancelled when the server stops.
     stop: CancellationToken,
     retention: watch::Sender<RetentionConfig>,
@@ -72,7 +72,7 @@ impl StateInner {
     fn new(runner: Runner, source: Arc<dyn AppSource>, config: ServerConfig) -> Self {
         let body_budget = BodyBudget::new(config.body_memory);
         let evaluations = Evaluations::new(runner.clone(), EvalStore::in_memory());
-        let triggers = Semaphore::new(config.max_concurrent_triggers.get().min(Semaphore::MAX_PERMITS));
+        let max_triggers = config.max_concurrent_triggers.get().min(Semaphore::MAX_PERMITS);
         Self {
             runner,
             source,
@@ -94,7 +94,7 @@ impl StateInner {
             tls: OnceLock::new(),
             host_events: HostEvents::default(),
             drafts: Drafts::default(),
-            triggers,
+            triggers: Arc::new(Semaphore::new(max_triggers)),
             stop: CancellationToken::new(),
             retention: watch::Sender::new(RetentionConfig::default()),
             settings: ArcSwap::default(),
@@ -246,7 +246,7 @@ impl AppState {
     }
 
     /// Returns the places for runs of triggers.
-    pub(crate) fn triggers(&self) -> &Semaphore {
+    pub(crate) fn triggers(&self) -> &Arc<Semaphore> {
         &self.shared.triggers
     }
 

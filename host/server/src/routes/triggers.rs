@@ -17,6 +17,7 @@ use hatchery_core::{CallerOrigin, Content, IdKind, JsonMap, RunConfig, RunError}
 use hatchery_engine::tasks::run_to_completion;
 use hatchery_engine::{App, RunRequest};
 use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -100,7 +101,8 @@ fn check_enabled(state: &AppState, source: TriggerSource) -> Result<(), ApiError
     Err(error.advise(format_args!("to take them, add `{}` to server.triggers in hatchery.yaml", source.label())))
 }
 
-/// Runs the app in a new session. A client that disconnects does not end the run, unless the configuration says so.
+/// Runs the app in a new session. A client that disconnects leaves the queue for a place. It does not end the run, unless
+/// the configuration says so.
 async fn process(
     state: AppState,
     principal: &Principal,
@@ -119,7 +121,8 @@ async fn process(
         cancel,
         ..RunRequest::new(user, Uuid::new_v4().to_string(), Content::user(trigger.text))
     };
-    run_to_completion(async move { Ok(run_with_retries(&state, &app, request).await) }).await??;
+    let place = acquire_place(&state).await?;
+    run_to_completion(async move { Ok(run_with_retries(&state, &app, request, place).await) }).await??;
     Ok(axum::Json(TriggerResponse { status: "success" }))
 }
 
@@ -132,27 +135,37 @@ fn user(principal: &Principal, named: String) -> Result<String, ApiError> {
     Ok(user)
 }
 
-async fn run_with_retries(state: &AppState, app: &Arc<App>, first: RunRequest) -> Result<(), ApiError> {
+async fn run_with_retries(
+    state: &AppState,
+    app: &Arc<App>,
+    first: RunRequest,
+    mut place: OwnedSemaphorePermit,
+) -> Result<(), ApiError> {
     let backoff =
         ExponentialBuilder::new().with_min_delay(state.config().trigger_retry_delay).with_max_delay(MAX_DELAY);
     let mut request = first.clone();
     for delay in backoff.with_max_times(MAX_RETRIES).with_jitter().build() {
-        let Err(failure) = run_once(state, app, request).await else { return Ok(()) };
+        let Err(failure) = run_once(state, app, request, place).await else { return Ok(()) };
         let Some(delay) = failure.retry_delay(delay) else { return Err(failure.into()) };
         tracing::warn!(app = %app.name, session = %first.session, ?delay, "the run of an event is tried again");
         unless_stopped(state, tokio::time::sleep(delay)).await?;
+        place = acquire_place(state).await?;
         request = failure.next_request(&first);
     }
-    run_once(state, app, request).await.map_err(ApiError::from)
+    run_once(state, app, request, place).await.map_err(ApiError::from)
 }
 
-/// Waits for a place, and runs to the end.
-async fn run_once(state: &AppState, app: &Arc<App>, request: RunRequest) -> Result<(), Failure> {
-    let _place = unless_stopped(state, state.triggers().acquire()).await?;
+/// Runs to the end, and then frees the place.
+async fn run_once(
+    state: &AppState,
+    app: &Arc<App>,
+    request: RunRequest,
+    _place: OwnedSemaphorePermit,
+) -> Result<(), Failure> {
     let permit = state.acquire_run_permit()?;
+    let mut id = request.invocation_id.clone();
     let run = state.runner().run_inline(app.clone(), request, permit).await;
-    let mut run = run.map_err(|error| Failure::of_run(error, None))?;
-    let mut id = None;
+    let mut run = run.map_err(|error| Failure::of_run(error, id.clone()))?;
     while let Some(item) = run.next().await {
         match item {
             Ok(event) => id = Some(event.invocation_id.clone()),
@@ -160,6 +173,13 @@ async fn run_once(state: &AppState, app: &Arc<App>, request: RunRequest) -> Resu
         }
     }
     Ok(())
+}
+
+/// Waits for a place among the runs of events, until the server stops.
+async fn acquire_place(state: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
+    let place = unless_stopped(state, state.triggers().clone().acquire_owned()).await?;
+    // The semaphore is never closed.
+    place.map_err(|_| RunError::Stopped.into())
 }
 
 /// Waits for `work`, until the server stops.
@@ -213,7 +233,11 @@ impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Refused(error) => error,
-            Failure::Run { error, .. } => Self { status: StatusCode::INTERNAL_SERVER_ERROR, ..*error },
+            // The sender has made no mistake that it could correct.
+            Failure::Run { error, .. } if error.status.is_client_error() => {
+                Self { status: StatusCode::INTERNAL_SERVER_ERROR, ..*error }
+            }
+            Failure::Run { error, .. } => *error,
         }
     }
 }

@@ -11,17 +11,20 @@ use base64::engine::general_purpose::STANDARD;
 use futures::future::join_all;
 use hatchery::{ServerConfig, TriggerSource};
 use hatchery_core::{
-    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, ModelError, ModelErrorKind, RunError,
+    Agent, AgentContext, AgentKind, CustomAgent, CustomAgentSpec, ModelError, ModelErrorKind, RunError, Services,
+    SessionKey, SessionService, StoreError, WrapperSessionService,
 };
 use hatchery_engine::{App, Runner};
 use hatchery_server::{AppState, Server};
+use hatchery_stores::MemorySessions;
 use hatchery_test_support::services;
 use reqwest::{Method, Response};
 use serde_json::{Value, json};
+use tokio::io::AsyncReadExt;
 use tokio::sync::Semaphore;
 
 use crate::auth::{OPERATOR, USER, keys};
-use crate::support::{FakeSource, Host, client, problem, success, wait_for};
+use crate::support::{FakeSource, Host, client, post_bytes, problem, success, wait_for};
 
 const PUBSUB: &str = "/apps/says/trigger/pubsub";
 const EVENTARC: &str = "/apps/says/trigger/eventarc";
@@ -217,11 +220,16 @@ impl CustomAgent for LimitedAgent {
     }
 }
 
-/// Sends `count` messages to an app with this agent at the same time. Returns the answers, and the services.
-async fn send(agent: Arc<dyn CustomAgent>, config: ServerConfig, count: usize) -> (Vec<Response>, AppState) {
+/// Sends `count` messages to an app with this agent at the same time. Returns the answers, and the state of the server.
+async fn send(
+    agent: Arc<dyn CustomAgent>,
+    services: Services,
+    config: ServerConfig,
+    count: usize,
+) -> (Vec<Response>, AppState) {
     let spec = CustomAgentSpec { code: agent, model: None, tools: Vec::new() };
     let app = App::new("says", Agent::new("says", "", AgentKind::Custom(spec))).unwrap();
-    let state = AppState::new(Runner::new(services()), Arc::new(FakeSource(vec![Arc::new(app)])), config);
+    let state = AppState::new(Runner::new(services), Arc::new(FakeSource(vec![Arc::new(app)])), config);
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), state.clone()).await.unwrap();
     let url = format!("http://{}{PUBSUB}", server.local_addr().unwrap());
     tokio::spawn(server.serve(std::future::pending()));
@@ -231,8 +239,13 @@ async fn send(agent: Arc<dyn CustomAgent>, config: ServerConfig, count: usize) -
 }
 
 async fn send_to_limited(failures: usize, retry_after: Option<Duration>) -> (Response, usize, Vec<String>) {
-    let agent = Arc::new(LimitedAgent { failures, retry_after, calls: AtomicUsize::new(0) });
-    let (mut answers, state) = send(agent.clone(), enabled(), 1).await;
+    let agent = LimitedAgent { failures, retry_after, calls: AtomicUsize::new(0) };
+    send_one(Arc::new(agent), services()).await
+}
+
+/// Sends a message. Returns the answer, how often the agent was called, and the events of the session.
+async fn send_one(agent: Arc<LimitedAgent>, services: Services) -> (Response, usize, Vec<String>) {
+    let (mut answers, state) = send(agent.clone(), services, enabled(), 1).await;
     let sessions = &state.services().sessions;
     let listed = sessions.list("says", SUBSCRIBER).await.unwrap();
     assert_eq!(listed.len(), 1);
@@ -249,6 +262,53 @@ async fn a_run_with_too_many_requests_is_continued_after_a_while() {
     assert_eq!(events.iter().filter(is_failure).count(), 2);
     let others: Vec<_> = events.iter().filter(|event| !is_failure(event)).skip(1).collect();
     assert_eq!(others, ["says: I begin.", "says: I am done."], "nothing is repeated: {events:?}");
+}
+
+/// Refuses the second request for a run.
+struct RefusingSessions {
+    inner: MemorySessions,
+    requests: AtomicUsize,
+}
+
+#[async_trait]
+impl WrapperSessionService for RefusingSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &self.inner
+    }
+
+    async fn admit_run(&self, key: &SessionKey, active: usize) -> Result<(), StoreError> {
+        if self.requests.fetch_add(1, Ordering::SeqCst) == 1 {
+            let message = "the user has too many events".into();
+            return Err(StoreError::QuotaExceeded { message, key: "quotas.user_events", is_request: false });
+        }
+        self.inner.admit_run(key, active).await
+    }
+}
+
+#[tokio::test]
+async fn a_run_whose_continuation_was_refused_is_still_continued() {
+    let sessions = Arc::new(RefusingSessions { inner: MemorySessions::new(), requests: AtomicUsize::new(0) });
+    let agent = LimitedAgent { failures: 1, retry_after: None, calls: AtomicUsize::new(0) };
+    let (answer, calls, events) = send_one(Arc::new(agent), Services { sessions, ..services() }).await;
+    assert_eq!((success(answer).await, calls), (json!({"status": "success"}), 2));
+    assert_eq!(events.len(), 4, "{events:?}");
+    assert_eq!([&*events[1], &*events[3]], ["says: I begin.", "says: I am done."], "nothing is repeated: {events:?}");
+}
+
+/// Fails as if its model had not answered in time.
+struct SlowAgent;
+
+#[async_trait]
+impl CustomAgent for SlowAgent {
+    async fn run(&self, _: AgentContext) -> Result<(), RunError> {
+        Err(ModelError::new(ModelErrorKind::Timeout, "m", "no answer").into())
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_fails_because_of_a_server_has_the_status_of_that() {
+    let (mut answers, _) = send(Arc::new(SlowAgent), services(), enabled(), 1).await;
+    problem(answers.remove(0), 504, "MODEL_TIMEOUT").await;
 }
 
 #[tokio::test]
@@ -301,7 +361,30 @@ async fn runs_above_the_limit_of_triggers_wait() {
         }
         agent.leave.add_permits(5);
     };
-    let ((answers, _), ()) = tokio::join!(send(agent.clone(), config, 5), release);
+    let ((answers, _), ()) = tokio::join!(send(agent.clone(), services(), config, 5), release);
     assert!(answers.iter().all(|answer| answer.status() == 200), "{answers:?}");
     assert_eq!(agent.most.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn an_event_whose_sender_disconnects_while_it_waits_starts_no_run() {
+    // A connection is accepted once the host has noticed the end of an earlier one.
+    let config = ServerConfig { max_connections: 3, max_concurrent_triggers: NonZeroUsize::MIN, ..enabled() };
+    let host = Host::with(config).await;
+    let event = post_bytes("/apps/waits/trigger/pubsub", &message(b"hi"));
+    let health = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut first = host.connect(&event).await;
+    wait_for(&host.signals.started).await;
+    let waiting = host.connect(&event).await;
+    assert!(host.exchange(health).await.starts_with(b"HTTP/1.1 200"));
+    let _idle = host.connect(b"").await;
+    drop(waiting);
+    assert!(host.exchange(health).await.starts_with(b"HTTP/1.1 200"));
+    host.signals.resume.add_permits(3);
+    let mut answer = Vec::new();
+    first.read_to_end(&mut answer).await.unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+    // Events are run in order, so an earlier one would have its session now.
+    assert!(host.exchange(&event).await.starts_with(b"HTTP/1.1 200"));
+    assert_eq!(host.services.sessions.list("waits", SUBSCRIBER).await.unwrap().len(), 2);
 }
