@@ -127,7 +127,9 @@ fn take_joined(joined: &mut Vec<u8>, usage: &CallUsage) -> Result<Option<Bytes>,
         return Ok(None);
     }
     let reservation = usage.reserve(joined.len() as u64)?;
-    Ok(Some(counted_bytes(std::mem::take(joined).into(), reservation)))
+    // Without the room that it has for more, which is not counted.
+    let piece = std::mem::take(joined).into_boxed_slice();
+    Ok(Some(counted_bytes(piece.into(), reservation)))
 }
 
 #[cfg(test)]
