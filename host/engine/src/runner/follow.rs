@@ -52,7 +52,7 @@ impl Runner {
             revision: after.max(stored.first_revision).min(i64::MAX.cast_unsigned()),
             pending: VecDeque::new(),
             frames: None,
-            finished: VecDeque::new(),
+            stored_ids: VecDeque::new(),
             is_behind: false,
             has_ended: false,
         };
@@ -81,7 +81,7 @@ struct Follower {
     frames: Option<broadcast::Receiver<Frame>>,
     /// Ids of the last events that were read from the store. Their partial events, which may still be buffered, are
     /// dropped.
-    finished: VecDeque<String>,
+    stored_ids: VecDeque<String>,
     /// True if the store has more events than were read.
     is_behind: bool,
     has_ended: bool,
@@ -102,7 +102,7 @@ impl Follower {
             }
             match self.receive().await {
                 Some(Ok(Frame::Event { revision: None, event })) => {
-                    if !self.finished.contains(&event.id) {
+                    if !self.stored_ids.contains(&event.id) {
                         return Ok(Some(RunUpdate::Event { revision: None, event }));
                     }
                 }
@@ -135,9 +135,9 @@ impl Follower {
         if self.is_behind {
             return Ok(());
         }
-        if let Some(FrameSubscription { frames, unfinished }) = subscription {
-            let unfinished = unfinished.into_iter().filter(|event| !self.finished.contains(&event.id));
-            self.pending.extend(unfinished.map(|event| RunUpdate::Event { revision: None, event }));
+        if let Some(FrameSubscription { frames, partial_messages }) = subscription {
+            let partial = partial_messages.into_iter().filter(|event| !self.stored_ids.contains(&event.id));
+            self.pending.extend(partial.map(|event| RunUpdate::Event { revision: None, event }));
             self.frames = Some(frames);
             return Ok(());
         }
@@ -160,13 +160,13 @@ impl Follower {
         self.is_behind = !session.events.is_empty() && self.revision < session.revision;
         let revisions = (first + 1..).zip(session.events);
         for (revision, event) in revisions.filter(|(_, event)| event.invocation_id == self.run) {
-            self.finished.push_back(event.id.clone());
+            self.stored_ids.push_back(event.id.clone());
             if event.author != USER_AUTHOR {
                 self.pending.push_back(RunUpdate::Event { revision: Some(revision), event });
             }
         }
-        let older = self.finished.len().saturating_sub(MAX_BUFFERED_FRAMES);
-        self.finished.drain(..older);
+        let older = self.stored_ids.len().saturating_sub(MAX_BUFFERED_FRAMES);
+        self.stored_ids.drain(..older);
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! The bus may lose events: followers read missed ones from the store, which has each event before the bus. A follower that
 //! comes while a message is streamed gets the message so far.
 
-mod unfinished;
+mod partial_messages;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use hatchery_core::{Event, SessionKey};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use unfinished::UnfinishedMessages;
+use partial_messages::PartialMessages;
 
 /// Frames that a follower may be behind. One that falls behind further reads the store.
 pub(super) const MAX_BUFFERED_FRAMES: usize = 64;
@@ -40,28 +40,28 @@ pub(super) struct FrameSender(Arc<Mutex<FrameState>>);
 struct FrameState {
     /// `None` until the first follower subscribes.
     followers: Option<broadcast::Sender<Frame>>,
-    unfinished: UnfinishedMessages,
+    partial_messages: PartialMessages,
 }
 
 /// The frames of a run from now on.
 pub(super) struct FrameSubscription {
     pub(super) frames: broadcast::Receiver<Frame>,
     /// The messages that are being streamed, so far, as partial events.
-    pub(super) unfinished: Vec<Arc<Event>>,
+    pub(super) partial_messages: Vec<Arc<Event>>,
 }
 
 impl FrameSender {
     /// Sends an event. A stored event is published after it was stored.
     pub(super) fn publish(&self, revision: Option<u64>, event: &Arc<Event>) {
         let mut state = self.0.lock_unpoisoned();
-        state.unfinished.add(event);
+        state.partial_messages.add(event);
         state.send(|| Frame::Event { revision, event: event.clone() });
     }
 
     fn subscribe(&self) -> FrameSubscription {
         let mut state = self.0.lock_unpoisoned();
         let followers = state.followers.get_or_insert_with(|| broadcast::channel(MAX_BUFFERED_FRAMES).0);
-        FrameSubscription { frames: followers.subscribe(), unfinished: state.unfinished.to_events() }
+        FrameSubscription { frames: followers.subscribe(), partial_messages: state.partial_messages.to_events() }
     }
 }
 

@@ -234,7 +234,7 @@ async fn a_message_that_is_too_long_to_be_kept_has_no_beginning_for_those_who_co
 }
 
 #[tokio::test]
-async fn of_too_many_unfinished_messages_a_run_keeps_those_that_went_on_last() {
+async fn of_too_many_partial_messages_a_run_keeps_those_that_went_on_last() {
     const MAX_MESSAGES: usize = 128;
     let mut messages: Vec<_> = (0..MAX_MESSAGES).map(|number| text_chunk(&number.to_string(), "begun")).collect();
     messages.extend([text_chunk("0", " again"), text_chunk("new", "begun"), text_chunk("last", "begun")]);

@@ -1,4 +1,4 @@
-//! The messages of a run that are not complete yet, for followers that come while one is streamed.
+//! Partial messages: what a run has streamed of messages that are not complete yet, for followers that come meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ const MAX_MESSAGES: usize = 128;
 
 /// The messages whose partial events have come, and whose final events have not.
 #[derive(Default)]
-pub(super) struct UnfinishedMessages {
+pub(super) struct PartialMessages {
     /// The one that got no text for the longest time comes first.
     messages: VecDeque<Message>,
 }
 
-impl UnfinishedMessages {
+impl PartialMessages {
     /// Adds the text of a partial event to its message. Any other event completes its message.
     pub(super) fn add(&mut self, event: &Event) {
         let position = self.messages.iter().position(|message| message.id == event.id);
