@@ -1,7 +1,7 @@
 //! Atomic writes of files: a temporary file beside the target is written and renamed over it. Readers see the old content
 //! or all of the new, also after a crash of the process or the machine.
 //!
-//! The temporary file of `x` has the hidden name `.x.PID-NUMBER.unfinished`, so that a host that watches the folder does
+//! The temporary file of `x` has the hidden name `.x.PID-NUMBER.tmp`, so that a host that watches the folder does
 //! not load it. A writer holds an advisory lock on it: a file without a lock was left by a killed process.
 
 use std::fs::{self, File, OpenOptions};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// The end of the name of a temporary file.
-const EXTENSION: &str = ".unfinished";
+const EXTENSION: &str = ".tmp";
 
 /// Who may access a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -220,13 +220,12 @@ mod tests {
     #[test]
     fn only_temporary_files_of_the_file_are_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let others =
-            ["x", ".x.unfinished", ".x.1-.unfinished", ".x.old-1.unfinished", ".y.1-0.unfinished", "x.1-0.unfinished"];
+        let others = ["x", ".x.tmp", ".x.1-.tmp", ".x.old-1.tmp", ".y.1-0.tmp", "x.1-0.tmp"];
         for name in others {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        fs::create_dir(folder.path().join(".x.2-0.unfinished")).unwrap();
-        let left = folder.path().join(".x.1-0.unfinished");
+        fs::create_dir(folder.path().join(".x.2-0.tmp")).unwrap();
+        let left = folder.path().join(".x.1-0.tmp");
         fs::write(&left, "").unwrap();
         assert_eq!(remove_abandoned(folder.path(), "x", Duration::ZERO).unwrap(), [left]);
         assert_eq!(names(folder.path()).len(), others.len() + 1);

@@ -1,4 +1,4 @@
-//! Removal of unfinished files, which processes leave that are killed while they write a recording.
+//! Removal of temporary files, which processes leave that are killed while they write a recording.
 
 use std::fs;
 use std::io;
@@ -8,21 +8,24 @@ use std::time::Duration;
 use crate::FILE_NAME;
 use crate::location::RecordingRoot;
 
-/// Age from which unfinished files are removed. Until then somebody may want to see what the killed process recorded;
+/// Age from which temporary files are removed. Until then somebody may want to see what the killed process recorded;
 /// later they only keep prompts and answers that nobody knows of.
 const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Removes the unfinished files of recordings that no process writes any more. Failures are only logged.
-pub(crate) fn remove_unfinished(root: RecordingRoot) {
+/// Removes the temporary files of recordings that no process writes any more. Failures are only logged.
+pub(crate) fn remove_temporary_files(root: RecordingRoot) {
     let mut folders = vec![root.folder];
     while let Some(folder) = folders.pop() {
         match hatchery_files::remove_abandoned(&folder, FILE_NAME, MIN_AGE) {
             Ok(removed) => removed.iter().for_each(|file| {
-                tracing::info!("{}: this unfinished recording of a killed process was removed", file.display());
+                tracing::info!(
+                    "{}: this part of a recording, which a killed process has left, was removed",
+                    file.display()
+                );
             }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                tracing::warn!("{}: cannot be searched for unfinished recordings: {error}", folder.display());
+                tracing::warn!("{}: cannot be searched for temporary files of recordings: {error}", folder.display());
             }
         }
         if root.is_recursive {

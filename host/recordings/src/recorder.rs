@@ -17,7 +17,7 @@ use tokio::fs;
 use tokio::sync::Mutex;
 
 use crate::call_recorder::{CallRecorder, added_actions};
-use crate::clean_up::remove_unfinished;
+use crate::clean_up::remove_temporary_files;
 use crate::intercepted_tool::{InterceptedTool, ToolInterceptor};
 use crate::live::RecordedConnection;
 use crate::location::{MessageLocation, RecordingLocation};
@@ -32,7 +32,7 @@ use hatchery_files::{FileAccess, write_atomically};
 /// including failed runs. List it before all other plugins: it does not record a run that an earlier plugin answers.
 ///
 /// A process that is killed while it writes leaves the previous file, and a hidden one whose name ends with
-/// `.unfinished`. At the end of its first run, a recorder removes those that are older than a day from its folder, and from
+/// `.tmp`. At the end of its first run, a recorder removes those that are older than a day from its folder, and from
 /// the folders below it if it writes there.
 pub struct Recorder {
     location: RecordingLocation,
@@ -138,7 +138,7 @@ impl Recorder {
             let _guard = write_lock.lock().await;
             if let Some(root) = root {
                 // Files that are left do no harm to the recording.
-                let _ = tokio::task::spawn_blocking(move || remove_unfinished(root)).await;
+                let _ = tokio::task::spawn_blocking(move || remove_temporary_files(root)).await;
             }
             run.write(conversation).await
         }

@@ -8,4 +8,4 @@ mod mismatches;
 mod recording;
 mod replay;
 mod support;
-mod unfinished;
+mod temporary_files;

@@ -42,7 +42,7 @@ async fn recording_the_first_message_again_replaces_the_recording() {
 async fn a_file_that_another_recorder_has_begun_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     // A process of this id in another container writes it.
-    let begun = folder.path().join(format!(".{FILE_NAME}.{}-0.unfinished", std::process::id()));
+    let begun = folder.path().join(format!(".{FILE_NAME}.{}-0.tmp", std::process::id()));
     std::fs::write(&begun, "half").unwrap();
     recording(&folder, counter(script(), count_tool())).await.run("count").await;
     assert_eq!(read_recording(folder.path()).recordings.len(), 3);

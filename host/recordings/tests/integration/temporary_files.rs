@@ -1,4 +1,4 @@
-//! Unfinished files, which processes leave that are killed while they write a recording.
+//! Temporary files, which processes leave that are killed while they write a recording.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,8 +13,8 @@ use crate::support::*;
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// Returns the name of a file that a process writes.
-fn unfinished(process: u32) -> String {
-    format!(".{FILE_NAME}.{process}-0.unfinished")
+fn temporary(process: u32) -> String {
+    format!(".{FILE_NAME}.{process}-0.tmp")
 }
 
 /// Creates a file, and the folders above it, that was last written this long ago.
@@ -30,29 +30,29 @@ fn write_before(age: Duration, file: &Path) -> File {
 async fn a_file_of_a_killed_process_is_removed_a_day_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    write_before(25 * HOUR, &path(&unfinished(1)));
-    write_before(23 * HOUR, &path(&unfinished(2)));
+    write_before(25 * HOUR, &path(&temporary(1)));
+    write_before(23 * HOUR, &path(&temporary(2)));
     // Its writer still exists.
-    let written = write_before(25 * HOUR, &path(&unfinished(3)));
+    let written = write_before(25 * HOUR, &path(&temporary(3)));
     written.lock().unwrap();
-    write_before(25 * HOUR, &path("notes.unfinished"));
-    write_before(25 * HOUR, &path("below").join(unfinished(1)));
+    write_before(25 * HOUR, &path("notes.tmp"));
+    write_before(25 * HOUR, &path("below").join(temporary(1)));
     let app = recording(&folder, llm("root", Scripted::new().default_reply("hello"))).await;
-    assert!(path(&unfinished(1)).exists(), "a recorder that records nothing removes nothing");
+    assert!(path(&temporary(1)).exists(), "a recorder that records nothing removes nothing");
     app.run("hi").await;
-    assert!(!path(&unfinished(1)).exists());
-    assert!(path(&unfinished(2)).exists(), "it is not a day old");
-    assert!(path(&unfinished(3)).exists(), "a process writes it");
-    assert!(path("notes.unfinished").exists(), "it is no recording");
-    assert!(path("below").join(unfinished(1)).exists(), "this recorder writes only into the folder itself");
+    assert!(!path(&temporary(1)).exists());
+    assert!(path(&temporary(2)).exists(), "it is not a day old");
+    assert!(path(&temporary(3)).exists(), "a process writes it");
+    assert!(path("notes.tmp").exists(), "it is no recording");
+    assert!(path("below").join(temporary(1)).exists(), "this recorder writes only into the folder itself");
     assert_eq!(read_recording(folder.path()).user_messages.len(), 1);
 }
 
 #[tokio::test]
 async fn a_recorder_of_all_sessions_removes_what_was_left_in_their_folders() {
     let (folder, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let left = folder.path().join("app/bob/s9").join(unfinished(1));
-    let foreign = elsewhere.path().join(unfinished(1));
+    let left = folder.path().join("app/bob/s9").join(temporary(1));
+    let foreign = elsewhere.path().join(temporary(1));
     for file in [&left, &foreign] {
         write_before(25 * HOUR, file);
     }
