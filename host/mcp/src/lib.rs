@@ -18,5 +18,5 @@ pub use config::{
 pub use hatchery_egress::{Egress, Url};
 pub use server::{
     ExposedMessage, ExposedPrompt, Exposure, FileResource, McpCatalog, McpEndpoint, McpService, PromptContent,
-    PromptParameter, TOOL_APP, client_user, is_reserved_user,
+    PromptParameter, TOOL_CALL_APP, client_user, is_reserved_user,
 };

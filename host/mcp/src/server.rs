@@ -35,7 +35,7 @@ pub use exposure::Exposure;
 pub use files::FileResource;
 pub use http::McpEndpoint;
 pub use prompts::{ExposedMessage, ExposedPrompt, PromptContent, PromptParameter};
-pub use tool_call::TOOL_APP;
+pub use tool_call::TOOL_CALL_APP;
 
 /// Maximum number of buffered change notifications of a slow client.
 const MAX_CHANGES: usize = 256;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hatchery::RetentionConfig;
 use hatchery_core::{ExpiryRule, StoreError, Timestamp};
-use hatchery_mcp::TOOL_APP;
+use hatchery_mcp::TOOL_CALL_APP;
 use tokio::time::{Instant, sleep};
 
 use crate::state::AppState;
@@ -38,9 +38,9 @@ async fn delete_expired(state: &AppState, rules: RetentionConfig) {
     loop {
         let started = Instant::now();
         let mut apps: Vec<_> = state.source().app_names().into_iter().map(|app| (app, rules)).collect();
-        if !apps.iter().any(|(app, _)| app == TOOL_APP) {
+        if !apps.iter().any(|(app, _)| app == TOOL_CALL_APP) {
             let max_idle_days = Some(ABANDONED_CALL_DAYS);
-            apps.push((TOOL_APP.into(), RetentionConfig { max_idle_days, ..RetentionConfig::default() }));
+            apps.push((TOOL_CALL_APP.into(), RetentionConfig { max_idle_days, ..RetentionConfig::default() }));
         }
         for (app, rules) in apps {
             match state.runner().delete_expired(&app, &rule(&rules)).await {

@@ -27,7 +27,7 @@ use super::resources;
 use super::session::scope;
 use super::state::{CallIdentity, CallState, WaitingRun};
 use super::subscriptions::ArtifactChange;
-use super::tool_call::{TOOL_APP, ToolCall};
+use super::tool_call::{TOOL_CALL_APP, ToolCall};
 
 /// The user of the runs of MCP clients that are not authenticated.
 const ANONYMOUS_USER: &str = "mcp";
@@ -195,7 +195,7 @@ impl McpService {
         state.responses.extend(responses);
         let client = Arc::new(CallInput::new(context, state.responses.clone()));
         let session = new_event_id();
-        let key = SessionKey::new(TOOL_APP, user(context), session.as_str());
+        let key = SessionKey::new(TOOL_CALL_APP, user(context), session.as_str());
         let result = self.run_tool(&call, &key, &client, context).await;
         self.delete(&key).await;
         let pending = client.pending()?;
@@ -276,7 +276,7 @@ impl McpService {
                 report_tool(context, &event).await;
             } else if event.author != USER_AUTHOR {
                 events.push(event.clone());
-                if &*key.app != TOOL_APP {
+                if &*key.app != TOOL_CALL_APP {
                     report_event(context, events.len(), &event).await;
                     log_event(context, &event).await;
                     self.publish_changes(&key, &event);
@@ -358,7 +358,7 @@ async fn ask(session: &str, asked: &[Question], client: &CallInput) -> Result<Co
 /// Returns the URI of a file of a result. Files of a single tool's call are not kept, so they are no resources.
 fn file_uri(key: &SessionKey, name: &str) -> String {
     match &*key.app {
-        TOOL_APP => format!("artifact://{name}"),
+        TOOL_CALL_APP => format!("artifact://{name}"),
         _ => resources::uri(key, name),
     }
 }

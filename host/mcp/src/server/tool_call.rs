@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::content;
 
-/// The app of the sessions of single calls, which are deleted when the call ends.
-pub const TOOL_APP: &str = "mcp-tools";
+/// The app of the sessions of calls of single tools. Each call has a session, which is deleted when the call ends.
+pub const TOOL_CALL_APP: &str = "mcp-tools";
 
 /// The keys of results that are not objects, and of errors, as models see them.
 const RESULT: &str = "result";
@@ -41,7 +41,7 @@ impl ToolCall {
             ..LlmAgent::default()
         };
         let agent = Agent::new("mcp", "", AgentKind::Llm(Box::new(agent)));
-        let app = App::new(TOOL_APP, agent).map_err(|error| error.to_string())?;
+        let app = App::new(TOOL_CALL_APP, agent).map_err(|error| error.to_string())?;
         Ok(Self { app: Arc::new(app), tool })
     }
 
