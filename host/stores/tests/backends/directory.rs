@@ -104,6 +104,45 @@ async fn a_deletion_does_not_fail_because_of_a_save() {
 }
 
 #[tokio::test]
+async fn the_folders_of_a_session_and_of_its_user_are_removed_with_their_last_artifact() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
+    let (own, user) = (folder.path().join("app/ann/sessions/s1"), folder.path().join("app/ann"));
+    for name in ["a", "b", "user:c"] {
+        artifacts.save(&session(), name, &Part::text("x")).await.unwrap();
+    }
+    artifacts.delete(&session(), "a").await.unwrap();
+    assert!(own.exists(), "it has `b`");
+    artifacts.delete(&session(), "b").await.unwrap();
+    assert!(!own.exists() && user.exists(), "the user has `c`");
+    artifacts.delete(&session(), "user:c").await.unwrap();
+    assert!(!user.exists());
+    assert_eq!(artifacts.save(&session(), "a", &Part::text("x")).await.unwrap(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_save_does_not_fail_because_the_folders_above_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifacts = Arc::new(DirectoryArtifacts::open(folder.path()).await.unwrap());
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..4 {
+        let artifacts = artifacts.clone();
+        tasks.spawn(async move {
+            let session = SessionKey::new("app", "ann", format!("s{task}"));
+            for _ in 0..100 {
+                artifacts.save(&session, "a", &Part::text("x")).await.unwrap();
+                assert_eq!(artifacts.list(&session).await.unwrap(), ["a"]);
+                artifacts.delete(&session, "a").await.unwrap();
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert!(!folder.path().join("app/ann").exists());
+}
+
+#[tokio::test]
 async fn a_file_instead_of_an_artifact_folder_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let artifacts = DirectoryArtifacts::open(folder.path()).await.unwrap();
