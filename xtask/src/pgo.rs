@@ -26,6 +26,12 @@ const WITHOUT_WARNINGS: &str = "-Cllvm-args=-pgo-warn-missing-function=false";
 /// Folds functions with the same code, unless their addresses are compared.
 const FOLDED_FUNCTIONS: &str = "-Clink-arg=-Wl,--icf=safe";
 
+/// The target whose default linker is LLVM's, which can fold functions.
+const LLD_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// What separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
+const SEPARATOR: &str = "\u{1f}";
+
 /// The two builds of the command, and the counts between them.
 pub struct GuidedBuild<'a> {
     workspace: &'a Workspace,
@@ -34,13 +40,16 @@ pub struct GuidedBuild<'a> {
 }
 
 impl<'a> GuidedBuild<'a> {
-    /// Fails if there is no `rustc`.
+    /// The number of steps of [`Self::run`].
+    pub const STEPS: usize = 3;
+
+    /// Creates the builds for this machine.
+    ///
+    /// # Errors
+    /// If there is no `rustc`.
     pub fn new(workspace: &'a Workspace) -> anyhow::Result<Self> {
         Ok(Self { workspace, target: toolchain::host()?, folder: workspace.target.join("pgo") })
     }
-
-    /// The number of steps of [`Self::run`].
-    pub const STEPS: usize = 3;
 
     /// Builds the command with counters, lets it serve the whole load test, and builds it again. Returns its path.
     pub fn run(&self, steps: &mut Steps, load: &Path, components: &Path) -> anyhow::Result<PathBuf> {
@@ -75,7 +84,8 @@ impl<'a> GuidedBuild<'a> {
     /// Builds the command for the load test.
     fn optimize(&self) -> anyhow::Result<()> {
         let profile = format!("-Cprofile-use={}", self.profile().display());
-        self.build([profile.as_str(), SMALL_COLD_CODE, WITHOUT_WARNINGS, FOLDED_FUNCTIONS].into_iter())
+        let folded = (self.target == LLD_TARGET).then_some(FOLDED_FUNCTIONS);
+        self.build([profile.as_str(), SMALL_COLD_CODE, WITHOUT_WARNINGS].into_iter().chain(folded))
     }
 
     /// Builds the command with these flags of the compiler. With a target triple, they are neither used for build
@@ -116,6 +126,3 @@ fn encoded_flags<'f>(flags: impl Iterator<Item = &'f str>) -> String {
     let configured = (!configured.is_empty()).then_some(configured);
     configured.into_iter().chain(flags.map(str::to_owned)).collect::<Vec<_>>().join(SEPARATOR)
 }
-
-/// What separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
-const SEPARATOR: &str = "\u{1f}";
