@@ -14,7 +14,7 @@ use hatchery_test_support::AuditCapture;
 use reqwest::Method;
 use serde_json::json;
 
-use crate::support::{Host, problem};
+use crate::support::{Host, TIMEOUT, problem};
 
 const SESSIONS: &str = "/apps/says/users/u/sessions";
 
@@ -130,8 +130,11 @@ async fn sessions_that_calls_of_mcp_clients_have_left_are_deleted_after_a_day() 
     }
     let rules = RetentionConfig { max_idle_days: Some(90), ..RetentionConfig::default() };
     let _host = Host::with_retention_of(rules, sessions.clone()).await;
-    while !sessions.0.list("mcp-tools", "u").await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let deleted = async {
+        while !sessions.0.list("mcp-tools", "u").await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, deleted).await.expect("it is still there");
     assert_eq!(sessions.0.list("says", "u").await.unwrap().len(), 1);
 }

@@ -306,7 +306,7 @@ impl CustomAgent for SlowAgent {
 }
 
 #[tokio::test]
-async fn a_run_that_fails_because_of_a_server_has_the_status_of_that() {
+async fn a_run_that_fails_because_of_a_server_keeps_its_status() {
     let (mut answers, _) = send(Arc::new(SlowAgent), services(), enabled(), 1).await;
     problem(answers.remove(0), 504, "MODEL_TIMEOUT").await;
 }
