@@ -125,18 +125,18 @@ impl Toolset for StaticToolset {
 }
 
 /// Returns true for the declarations of tools to keep.
-type KeepDeclaration = Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>;
+type DeclarationPredicate = Box<dyn Fn(&FunctionDeclaration) -> bool + Send + Sync>;
 
 /// The tools of a toolset to keep.
 enum ToolFilter {
     /// By the names that models see, or by the names that their server knows.
     Names(HashSet<String>),
-    Declaration(KeepDeclaration),
+    Declaration(DeclarationPredicate),
 }
 
 impl ToolFilter {
-    /// Returns true if a tool of the toolset named `toolset` is kept.
-    fn keeps(&self, tool: &dyn Tool, toolset: &str) -> bool {
+    /// Returns true if a tool of the toolset named `toolset` is to be kept.
+    fn matches(&self, tool: &dyn Tool, toolset: &str) -> bool {
         match self {
             Self::Names(names) => {
                 let qualified_name = tool.qualified_name();
@@ -171,7 +171,7 @@ impl WrapperToolset for FilteredToolset {
 
     async fn tools(&self, cx: &CallContext) -> Result<Vec<Arc<dyn Tool>>, RunError> {
         let mut tools = self.inner.tools(cx).await?;
-        tools.retain(|tool| self.filter.keeps(tool.as_ref(), self.inner.name()));
+        tools.retain(|tool| self.filter.matches(tool.as_ref(), self.inner.name()));
         Ok(tools)
     }
 }
