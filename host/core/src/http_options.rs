@@ -59,6 +59,7 @@ pub struct RetryOptions {
 }
 
 impl HttpOptions {
+    /// Checks the headers and the numbers.
     pub(crate) fn check(&self) -> Result<(), String> {
         let reserved = |name: &&String| RESERVED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
         if let Some(name) = self.headers.keys().find(reserved) {

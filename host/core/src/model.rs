@@ -153,16 +153,18 @@ impl GenerateContentConfig {
                 ));
             }
         }
-        self.http_options()?.unwrap_or_default().check()
+        self.http_options().map(drop)
     }
 
-    /// Returns the HTTP options of the call.
+    /// Returns the HTTP options of the call. They are checked, because code may have set them after the agent was loaded.
     ///
     /// # Errors
-    /// If they cannot be read.
+    /// If they cannot be read, set a header of the host, or have numbers that are out of range.
     pub fn http_options(&self) -> Result<Option<HttpOptions>, String> {
-        let options = self.extra.get("httpOptions").filter(|options| !options.is_null());
-        options.map(HttpOptions::deserialize).transpose().map_err(|error| format!("`httpOptions`: {error}"))
+        let Some(options) = self.extra.get("httpOptions").filter(|options| !options.is_null()) else { return Ok(None) };
+        let options = HttpOptions::deserialize(options).map_err(|error| format!("`httpOptions`: {error}"))?;
+        options.check()?;
+        Ok(Some(options))
     }
 }
 

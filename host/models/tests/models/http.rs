@@ -195,6 +195,28 @@ async fn headers_and_retries_of_http_options_are_used() {
 }
 
 #[tokio::test]
+async fn http_options_that_code_has_set_are_checked() {
+    let provider = MockProvider::start([]).await;
+    for (options, message) in [
+        (
+            json!({ "headers": { "Authorization": "Bearer mine" } }),
+            "`httpOptions.headers` cannot set `Authorization`, which the host sets",
+        ),
+        (
+            json!({ "retryOptions": { "initialDelay": -1.0 } }),
+            "the numbers of `httpOptions.retryOptions` are between 0 and 3600",
+        ),
+        (json!({ "retryOptions": { "attempts": 1_000 } }), "`httpOptions.retryOptions.attempts` is between 1 and 10"),
+    ] {
+        for mode in [StreamingMode::Off, StreamingMode::On] {
+            let error = call_error(provider.openai().as_ref(), with_options(options.clone()), mode).await;
+            assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::BadRequest, message));
+        }
+    }
+    assert!(provider.requests().is_empty());
+}
+
+#[tokio::test]
 async fn the_timeout_of_http_options_ends_a_call() {
     // Accepts connections, and never responds.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
