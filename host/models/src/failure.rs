@@ -73,6 +73,12 @@ impl Origin {
         )
     }
 
+    /// Creates an error for a stream that ends before the answer is complete.
+    pub(crate) fn incomplete_answer(&self) -> ModelError {
+        let message = format!("the answer of {} ended before it was complete", self.provider_name());
+        self.error(ModelErrorKind::Network, message)
+    }
+
     /// Creates an error for an HTTP response with an error status.
     pub(crate) fn status_error(&self, status: u16, body: &[u8], retry_after: Option<Duration>) -> ModelError {
         // Gemini wraps the error of a stream in a list.

@@ -192,7 +192,7 @@ impl WireFormat for GeminiFormat {
     }
 
     fn decoder(origin: Arc<Origin>) -> impl Decoder {
-        GeminiDecoder { origin, calls: PartialCalls::default(), finish_reason: None }
+        GeminiDecoder { origin, calls: PartialCalls::default(), end_reason: None }
     }
 }
 
@@ -200,14 +200,15 @@ impl WireFormat for GeminiFormat {
 struct GeminiDecoder {
     origin: Arc<Origin>,
     calls: PartialCalls,
-    finish_reason: Option<String>,
+    /// The finish reason, or the reason why the prompt was blocked.
+    end_reason: Option<String>,
 }
 
 impl Decoder for GeminiDecoder {
     fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError> {
         let Some(mut response) = wire::parse_chunk(payload, &self.origin)? else { return Ok(Vec::new()) };
-        if response.finish_reason.is_some() {
-            self.finish_reason.clone_from(&response.finish_reason);
+        if let Some(reason) = response.finish_reason.as_ref().or(response.error_code.as_ref()) {
+            self.end_reason = Some(reason.clone());
         }
         if let Some(content) = &mut response.content {
             content.parts = self.calls.assemble(std::mem::take(&mut content.parts));
@@ -222,14 +223,12 @@ impl Decoder for GeminiDecoder {
         Ok(if has_data { vec![response] } else { Vec::new() })
     }
 
-    /// Returns the call that is still open if the model has finished. A call that was cut off is omitted; it is an error
-    /// if the response has no finish reason.
+    /// Returns the call that is still open if the model has finished. A call that was cut off is omitted.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        let Some(call) = self.calls.take_open() else { return Ok(Vec::new()) };
-        match self.finish_reason.as_deref() {
-            Some(finish::STOP) => Ok(vec![wire::delta(call)]),
+        match self.end_reason.as_deref() {
+            Some(finish::STOP) => Ok(self.calls.take_open().map(wire::delta).into_iter().collect()),
             Some(_) => Ok(Vec::new()),
-            None => Err(self.origin.bad_response("it ends within the arguments of a tool call")),
+            None => Err(self.origin.incomplete_answer()),
         }
     }
 

@@ -102,6 +102,7 @@ pub(super) struct EventDecoder {
     /// The reason why a call cannot be read. An error unless the response was cut off.
     malformed_call: Option<String>,
     was_thought: bool,
+    has_stop_reason: bool,
     is_done: bool,
 }
 
@@ -116,6 +117,7 @@ impl EventDecoder {
             citations: Vec::new(),
             malformed_call: None,
             was_thought: false,
+            has_stop_reason: false,
             is_done: false,
         }
     }
@@ -184,9 +186,9 @@ impl EventDecoder {
         }
     }
 
-    /// Returns the last response, with the usage.
-    fn end_message(&mut self, reason: Option<&str>) -> Result<LlmResponse, ModelError> {
-        let is_cut_off = reason.is_some_and(|reason| finish_reason(reason) != finish::STOP);
+    /// Returns the last response, with the usage. `reason` has Gemini's name.
+    fn end_message(&mut self, reason: &'static str) -> Result<LlmResponse, ModelError> {
+        self.has_stop_reason = true;
         let mut parts = Vec::new();
         for (_, call) in std::mem::take(&mut self.calls) {
             match call.part() {
@@ -196,8 +198,8 @@ impl EventDecoder {
                 }
             }
         }
-        if let Some(reason) = self.malformed_call.take().filter(|_| !is_cut_off) {
-            return Err(self.origin.bad_response(reason));
+        if let Some(malformed) = self.malformed_call.take().filter(|_| reason == finish::STOP) {
+            return Err(self.origin.bad_response(malformed));
         }
         let mut response = LlmResponse {
             usage_metadata: Some(self.usage.metadata()),
@@ -205,9 +207,7 @@ impl EventDecoder {
             custom_metadata: metadata(self.id.take()),
             ..self.partial(parts)
         };
-        if let Some(reason) = reason {
-            finish::set(&mut response, finish_reason(reason), None);
-        }
+        finish::set(&mut response, reason, None);
         Ok(response)
     }
 }
@@ -226,8 +226,8 @@ impl Decoder for EventDecoder {
             Event::ContentBlockStop { index } => self.stop_block(index),
             Event::MessageDelta { delta, usage } => {
                 self.usage = usage.unwrap_or_default().or(self.usage);
-                return match delta.stop_reason.as_deref() {
-                    Some(reason) => Ok(vec![self.end_message(Some(reason))?]),
+                return match delta.stop_reason.as_deref().map(finish_reason) {
+                    Some(reason) => Ok(vec![self.end_message(reason)?]),
                     None => Ok(Vec::new()),
                 };
             }
@@ -241,13 +241,8 @@ impl Decoder for EventDecoder {
         Ok(if parts.is_empty() { Vec::new() } else { vec![self.partial(parts)] })
     }
 
-    /// Returns the calls of a stream that ended without a stop reason.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        if self.calls.is_empty() && self.malformed_call.is_none() {
-            Ok(Vec::new())
-        } else {
-            Ok(vec![self.end_message(None)?])
-        }
+        if self.has_stop_reason { Ok(Vec::new()) } else { Err(self.origin.incomplete_answer()) }
     }
 
     fn is_done(&self) -> bool {

@@ -191,10 +191,7 @@ fn model_error(error: &ProviderError, origin: &Arc<Origin>) -> ModelError {
                 None => origin.bad_response(error),
             }
         }
-        ProviderError::Truncated => {
-            let message = format!("the answer of {} ended before it was complete", origin.provider_name());
-            origin.error(ModelErrorKind::Network, message)
-        }
+        ProviderError::Truncated => origin.incomplete_answer(),
         ProviderError::Json(_) | ProviderError::Response(_) | ProviderError::Provider(_) => origin.bad_response(error),
         error => origin.error(ModelErrorKind::BadRequest, error.to_string()),
     }

@@ -15,12 +15,13 @@ const DONE: &str = "[DONE]";
 pub(super) struct ChunkDecoder {
     origin: Arc<Origin>,
     calls: Vec<ToolCallJson>,
+    has_finish_reason: bool,
     is_done: bool,
 }
 
 impl ChunkDecoder {
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, calls: Vec::new(), is_done: false }
+        Self { origin, calls: Vec::new(), has_finish_reason: false, is_done: false }
     }
 
     /// Appends a delta to the call with the same index, unless it has another id.
@@ -63,6 +64,7 @@ impl Decoder for ChunkDecoder {
             }
             parts = message.parts();
             if let Some(reason) = choice.finish_reason.as_deref().map(finish_reason) {
+                self.has_finish_reason = true;
                 parts.extend(self.take_calls(Some(reason))?);
                 finish::set(&mut response, reason, None);
                 response.custom_metadata = chunk.metadata();
@@ -75,8 +77,11 @@ impl Decoder for ChunkDecoder {
         Ok(vec![response])
     }
 
-    /// Returns the calls of a stream that ended without a finish reason.
+    /// Returns the calls that no finish reason followed.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
+        if !self.has_finish_reason && !self.is_done {
+            return Err(self.origin.incomplete_answer());
+        }
         let parts = self.take_calls(None)?;
         if parts.is_empty() {
             return Ok(Vec::new());

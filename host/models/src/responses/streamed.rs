@@ -124,12 +124,12 @@ impl Decoder for EventDecoder {
         Ok(if parts.is_empty() { Vec::new() } else { vec![self.partial(parts)] })
     }
 
-    /// Returns the error of a call in a stream that ended without its last event.
+    /// Returns the error of a stream without its last event.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
-        match self.malformed_call.take() {
-            Some(reason) => Err(self.origin.bad_response(reason)),
-            None => Ok(Vec::new()),
-        }
+        Err(match self.malformed_call.take() {
+            Some(reason) => self.origin.bad_response(reason),
+            None => self.origin.incomplete_answer(),
+        })
     }
 
     fn is_done(&self) -> bool {

@@ -189,7 +189,7 @@ async fn a_stream_has_the_same_deltas_wherever_it_is_cut() {
 async fn an_empty_answer_has_no_content_and_is_complete() {
     for fixture in own_fixtures() {
         let (answer, end) = &fixture.empty;
-        let provider = MockProvider::start([MockResponse::json(answer), events(end), events(&[])]).await;
+        let provider = MockProvider::start([MockResponse::json(answer), events(end)]).await;
         let model = (fixture.model)(&provider);
         let response = generate(model.as_ref(), user_request("hi")).await.unwrap();
         assert_eq!(response.content, None, "{}", fixture.label);
@@ -197,7 +197,6 @@ async fn an_empty_answer_has_no_content_and_is_complete() {
         let streamed = joined(deltas(model.as_ref(), user_request("hi")).await).unwrap();
         assert_eq!(streamed.content, None, "{}", fixture.label);
         assert_eq!(streamed.finish_reason.as_deref(), Some("STOP"), "{}", fixture.label);
-        assert!(deltas(model.as_ref(), user_request("hi")).await.is_empty(), "{}", fixture.label);
     }
 }
 
@@ -206,8 +205,8 @@ async fn a_chunk_of_four_mebibytes_arrives_whole() {
     for fixture in own_fixtures() {
         let text = "ü".repeat(2 * 1024 * 1024);
         let provider = MockProvider::start([MockResponse::events([(fixture.text_event)(&text)])]).await;
-        let deltas = deltas((fixture.model)(&provider).as_ref(), user_request("hi")).await;
-        assert!(texts(&deltas) == [text], "{}", fixture.label);
+        let items = stream((fixture.model)(&provider).as_ref(), user_request("hi")).await;
+        assert!(texts(&[items[0].clone().unwrap()]) == [text], "{}", fixture.label);
     }
 }
 
@@ -290,6 +289,23 @@ async fn a_stream_that_breaks_is_not_retried_and_ends_with_a_network_error() {
         assert_eq!(error.kind, ModelErrorKind::Network, "{error}");
         assert!(error.message.starts_with(&format!("the connection to {} broke: ", fixture.label)), "{error}");
         assert_eq!((items.len(), provider.requests().len()), (2, 1), "{}", fixture.label);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_without_its_last_event_is_not_complete() {
+    for fixture in own_fixtures() {
+        let begun = MockResponse::events([(fixture.text_event)("one")]);
+        let provider = MockProvider::start([begun, events(&[])]).await;
+        let model = (fixture.model)(&provider);
+        let mut items = stream(model.as_ref(), user_request("hi")).await;
+        assert_eq!(texts(&[items[0].clone().unwrap()]), ["one"], "{}", fixture.label);
+        items.extend(stream(model.as_ref(), user_request("hi")).await);
+        assert_eq!(items.len(), 3, "{}", fixture.label);
+        for error in items.into_iter().skip(1).map(Result::unwrap_err) {
+            assert_eq!(error.kind, ModelErrorKind::Network, "{error}");
+            assert_eq!(error.message, format!("the answer of {} ended before it was complete", fixture.label));
+        }
     }
 }
 

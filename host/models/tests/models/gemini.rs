@@ -32,9 +32,9 @@ fn continue_message() -> Value {
 
 #[tokio::test]
 async fn a_request_is_sent_to_the_url_of_the_model_with_the_key() {
-    let provider = MockProvider::start([ok(), MockResponse::events([""])]).await;
+    let provider = MockProvider::start([ok(), MockResponse::events([end("STOP")])]).await;
     generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
-    assert!(deltas(provider.gemini().as_ref(), user_request("hi")).await.is_empty());
+    deltas(provider.gemini().as_ref(), user_request("hi")).await;
     let question = provider.requests();
     assert_eq!(question[0].target, "/v1beta/models/gemini-2.5-flash:generateContent");
     assert_eq!(question[1].target, "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
@@ -294,6 +294,14 @@ async fn a_finish_reason_other_than_stop_is_an_error_with_that_code() {
 }
 
 #[tokio::test]
+async fn a_stream_with_a_blocked_prompt_is_complete() {
+    let blocked = event(json!({ "promptFeedback": { "blockReason": "SAFETY" } }));
+    let provider = MockProvider::start([MockResponse::events([blocked])]).await;
+    let deltas = deltas(provider.gemini().as_ref(), user_request("hi")).await;
+    assert_eq!((deltas.len(), deltas[0].error_code.as_deref()), (1, Some("SAFETY")));
+}
+
+#[tokio::test]
 async fn a_blocked_prompt_and_an_empty_answer_are_errors_of_the_response() {
     let blocked = answer_to(json!({
         "promptFeedback": { "blockReason": "OTHER", "blockReasonMessage": "not this" },
@@ -315,6 +323,11 @@ async fn an_invalid_key_is_an_auth_error_although_the_status_is_400() {
     let provider = MockProvider::start([MockResponse::json(body).status(400)]).await;
     let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
     assert_eq!((error.kind, error.status), (ModelErrorKind::Auth, Some(400)));
+}
+
+/// An event with a finish reason only.
+fn end(reason: &str) -> String {
+    event(json!({ "candidates": [{ "finishReason": reason }] }))
 }
 
 fn piece(parts: Value) -> Value {
@@ -364,16 +377,16 @@ async fn an_error_in_a_stream_follows_the_earlier_responses_and_ends_it() {
 #[tokio::test]
 async fn a_payload_with_only_usage_is_a_delta_and_an_empty_one_is_not() {
     let usage = event(json!({ "usageMetadata": { "totalTokenCount": 2 } }));
-    let provider = MockProvider::start([MockResponse::events([event(json!({})), usage])]).await;
+    let provider = MockProvider::start([MockResponse::events([event(json!({})), usage, end("STOP")])]).await;
     let deltas = deltas(provider.gemini().as_ref(), user_request("hi")).await;
-    assert_eq!(deltas.len(), 1);
+    assert_eq!(deltas.len(), 2);
     assert_eq!(deltas[0].usage_metadata.as_ref().unwrap().total_token_count, Some(2));
     assert_eq!(deltas[0].error_code, None);
 }
 
 async fn calls_of(payloads: Vec<Value>) -> Vec<Value> {
-    let provider =
-        MockProvider::start([MockResponse::events(payloads.into_iter().map(|parts| event(piece(parts))))]).await;
+    let events = payloads.into_iter().map(|parts| event(piece(parts))).chain([end("STOP")]);
+    let provider = MockProvider::start([MockResponse::events(events)]).await;
     let deltas = deltas(provider.gemini().as_ref(), user_request("hi")).await;
     parts(&deltas).iter().map(|part| serde_json::to_value(part).unwrap()).collect()
 }
@@ -446,7 +459,6 @@ async fn streamed_calls_are_neither_mixed_up_nor_lost() {
 async fn a_call_whose_arguments_are_cut_off_is_not_made() {
     let begin = || event(piece(json!([{ "functionCall": { "name": "delete", "willContinue": true } }])));
     let path = || event(piece(json!([arg("$.path", json!("/home"), true)])));
-    let end = |reason: &str| event(json!({ "candidates": [{ "finishReason": reason }] }));
     let provider = MockProvider::start([
         MockResponse::events([begin(), path(), end("MAX_TOKENS")]),
         MockResponse::events([begin(), path()]),
@@ -458,8 +470,8 @@ async fn a_call_whose_arguments_are_cut_off_is_not_made() {
     assert_eq!((parts(&cut_off), cut_off[0].finish_reason.as_deref()), (vec![], Some("MAX_TOKENS")));
     let broken = stream(model.as_ref(), user_request("hi")).await;
     let error = broken[0].as_ref().unwrap_err();
-    assert_eq!((broken.len(), error.kind), (1, ModelErrorKind::BadResponse));
-    assert_eq!(error.message, "Gemini sent an answer that cannot be read: it ends within the arguments of a tool call");
+    assert_eq!((broken.len(), error.kind), (1, ModelErrorKind::Network));
+    assert_eq!(error.message, "the answer of Gemini ended before it was complete");
     let finished = deltas(model.as_ref(), user_request("hi")).await;
     assert_eq!(parts(&finished).len(), 1);
 }

@@ -216,15 +216,19 @@ async fn streamed(payloads: impl IntoIterator<Item = Value>) -> Vec<LlmResponse>
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_without_a_finish_reason_still_returns_its_content() {
-    let deltas = streamed([
-        chunk(json!({ "content": "Rolling" }), Value::Null),
-        chunk(call_piece(0, Some("c"), Some("roll"), "{}"), Value::Null),
+async fn calls_are_only_made_once_the_stream_is_marked_as_complete() {
+    let call = event(chunk(call_piece(0, Some("c"), Some("roll"), "{}"), Value::Null));
+    let provider = MockProvider::start([
+        MockResponse::events([call.clone(), "data: [DONE]\n\n".to_owned()]),
+        MockResponse::events([call]),
     ])
     .await;
-    assert_eq!(texts(&deltas), ["Rolling"]);
-    assert_eq!(deltas[1].content.as_ref().unwrap().function_calls().count(), 1);
-    assert_eq!(deltas[1].finish_reason, None);
+    let complete = deltas(provider.openai().as_ref(), user_request("hi")).await;
+    assert_eq!(complete[0].content.as_ref().unwrap().function_calls().count(), 1);
+    let items = stream(provider.openai().as_ref(), user_request("hi")).await;
+    let error = items[0].as_ref().unwrap_err();
+    assert_eq!((items.len(), error.kind), (1, ModelErrorKind::Network));
+    assert_eq!(error.message, "the answer of OpenAI ended before it was complete");
 }
 
 #[tokio::test]

@@ -147,6 +147,7 @@ async fn an_item_without_deltas_is_taken_as_a_whole() {
         json!({ "type": "response.output_item.added", "item": message(json!([])) }),
         json!({ "type": "response.refusal.delta", "delta": "never" }),
         json!({ "type": "response.output_item.done", "item": message(json!([{ "type": "refusal", "refusal": "never" }])) }),
+        json!({ "type": "response.completed", "response": { "status": "completed" } }),
     ];
     let provider = MockProvider::start([MockResponse::events(events.map(event))]).await;
     let deltas = deltas(provider.openai_named("openai-responses/gpt-5").as_ref(), user_request("hi")).await;

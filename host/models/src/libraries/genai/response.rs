@@ -6,9 +6,7 @@ use ::genai::chat::{
     ChatResponse, ChatStream, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, ToolCall, Usage,
 };
 use futures::StreamExt;
-use hatchery_core::{
-    Content, FunctionCall, JsonMap, LlmResponse, ModelError, ModelErrorKind, Part, PartData, UsageMetadata,
-};
+use hatchery_core::{Content, FunctionCall, JsonMap, LlmResponse, ModelError, Part, PartData, UsageMetadata};
 use serde_json::{Value, json};
 
 use super::super::ConversionError;
@@ -54,10 +52,7 @@ impl StreamDecoder {
             let event = match event {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => return self.end(Err(model_error(error, &self.origin))),
-                None => {
-                    let message = format!("the answer of {} ended before it was complete", self.origin.provider_name());
-                    return self.end(Err(self.origin.error(ModelErrorKind::Network, message)));
-                }
+                None => return self.end(Err(self.origin.incomplete_answer())),
             };
             match event {
                 ChatStreamEvent::Chunk(chunk) => return Some(Ok(response(vec![Part::text(chunk.content)], true))),
