@@ -110,10 +110,19 @@ impl LiveConnection for SocketConnection {
 
     async fn close(&self) {
         self.requests.lock().await.take();
-        self.responses.lock().await.close();
         let mut task = self.task.lock().await;
+        // A task must not be awaited again after its end.
+        if task.is_finished() {
+            return;
+        }
+        // Otherwise `receive` is waiting, and takes what the task delivers.
+        if let Ok(mut responses) = self.responses.try_lock() {
+            responses.close();
+        }
         // A server that does not answer is left.
-        let _ = tokio::time::timeout(CLOSE_TIMEOUT, &mut *task).await;
+        if tokio::time::timeout(CLOSE_TIMEOUT, &mut *task).await.is_err() {
+            task.abort();
+        }
     }
 }
 

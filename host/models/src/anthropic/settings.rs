@@ -77,7 +77,7 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
     };
     let thinking = config.extra.get("thinkingConfig").map(Thinking::new);
     let budget = thinking.as_ref().and_then(|thinking| thinking.budget).unwrap_or(0);
-    set("max_tokens", Some(config.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS + budget).into()));
+    set("max_tokens", Some(config.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS.saturating_add(budget)).into()));
     set("temperature", config.temperature.map(Value::from));
     set("top_p", config.top_p.map(Value::from));
     set("top_k", config.top_k.map(|top_k| Value::from(top_k as u64)));

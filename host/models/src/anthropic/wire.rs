@@ -148,13 +148,14 @@ impl UsageJson {
     pub(super) fn metadata(self) -> UsageMetadata {
         let cached = self.cache_read_input_tokens.filter(|cached| *cached > 0);
         let written = self.cache_creation_input_tokens.filter(|written| *written > 0);
-        let prompt = self.input_tokens.map(|input| input + cached.unwrap_or(0) + written.unwrap_or(0));
+        let add = u64::saturating_add;
+        let prompt = self.input_tokens.map(|input| add(add(input, cached.unwrap_or(0)), written.unwrap_or(0)));
         let extra = written.map(|written| JsonMap::from_iter([("cacheCreationTokenCount".into(), written.into())]));
         UsageMetadata {
             prompt_token_count: prompt,
             candidates_token_count: self.output_tokens,
             cached_content_token_count: cached,
-            total_token_count: prompt.zip(self.output_tokens).map(|(prompt, output)| prompt + output),
+            total_token_count: prompt.zip(self.output_tokens).map(|(prompt, output)| add(prompt, output)),
             extra: Extra::from(extra.unwrap_or_default()),
             ..UsageMetadata::default()
         }

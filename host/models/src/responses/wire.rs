@@ -330,7 +330,7 @@ pub(super) fn thought(text: impl Into<String>, encrypted: Option<&str>) -> Optio
 
 fn call(id: Option<String>, name: String, arguments: &str) -> Result<Part, String> {
     let args = match arguments.trim() {
-        "" => JsonMap::new(),
+        "" | "null" => JsonMap::new(),
         arguments => serde_json::from_str(arguments)
             .map_err(|error| format!("the arguments of tool call `{name}` are no JSON object ({error})"))?,
     };

@@ -180,6 +180,12 @@ async fn thinking_is_set_by_budget_or_level() {
         (json!({ "thinkingBudget": 0 }), json!({ "type": "disabled" }), 8_192, Value::Null),
         (json!({ "thinkingBudget": 100 }), json!({ "type": "enabled", "budget_tokens": 1_024 }), 9_216, Value::Null),
         (json!({ "thinkingBudget": 2_000 }), json!({ "type": "enabled", "budget_tokens": 2_000 }), 10_192, Value::Null),
+        (
+            json!({ "thinkingBudget": u64::MAX }),
+            json!({ "type": "enabled", "budget_tokens": u64::MAX }),
+            u64::MAX,
+            Value::Null,
+        ),
         (json!({ "thinkingBudget": -1 }), json!({ "type": "adaptive" }), 8_192, Value::Null),
         (
             json!({ "includeThoughts": true, "thinkingLevel": "HIGH" }),
@@ -319,6 +325,15 @@ async fn a_call_that_was_cut_off_is_omitted_and_a_malformed_one_is_an_error() {
         assert_eq!(texts(&[items[0].clone().unwrap()]), ["one"]);
         assert_eq!((items.len(), items[1].as_ref().unwrap_err().kind), (2, ModelErrorKind::Network));
     }
+}
+
+#[tokio::test]
+async fn huge_numbers_of_tokens_are_added_without_an_overflow() {
+    let usage = json!({ "input_tokens": u64::MAX, "cache_read_input_tokens": 1, "output_tokens": 1 });
+    let answer = json!({ "content": [], "stop_reason": "end_turn", "usage": usage });
+    let provider = MockProvider::start([MockResponse::json(answer)]).await;
+    let response = generate(model(&provider).as_ref(), user_request("hi")).await.unwrap();
+    assert_eq!(response.usage_metadata.unwrap().total_token_count, Some(u64::MAX));
 }
 
 #[tokio::test]

@@ -305,6 +305,16 @@ async fn the_setup_has_all_of_the_request_and_the_history_follows_it() {
 }
 
 #[tokio::test]
+async fn a_connection_can_be_closed_while_a_response_is_awaited_and_once_more() {
+    let server = Server::start(vec![script(begin(json!({})), vec![Step::Hang])]).await;
+    let connection = server.connect(empty_request()).await.unwrap();
+    let (response, ()) = tokio::join!(receive(&*connection), connection.close());
+    assert!(response.is_none());
+    connection.close().await;
+    assert!(receive(&*connection).await.is_none());
+}
+
+#[tokio::test]
 async fn each_kind_of_input_is_a_frame_of_its_own() {
     let realtime = |input: Value| Step::Expect(json!({"realtimeInput": input}));
     let pcm = json!({"mimeType": "audio/pcm;rate=16000", "data": "AQI="});

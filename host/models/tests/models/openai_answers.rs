@@ -232,6 +232,14 @@ async fn calls_are_only_made_once_the_stream_is_marked_as_complete() {
 }
 
 #[tokio::test]
+async fn empty_arguments_and_null_are_no_arguments() {
+    for arguments in ["", " ", "null", "{}"] {
+        let deltas = streamed([chunk(call_piece(0, Some("c"), Some("roll"), arguments), json!("tool_calls"))]).await;
+        assert!(deltas[0].content.as_ref().unwrap().function_calls().next().unwrap().args.is_empty(), "{arguments}");
+    }
+}
+
+#[tokio::test]
 async fn calls_without_an_index_or_with_the_same_one_are_distinguished_by_their_ids() {
     let call = |id: &str| json!({ "tool_calls": [{ "id": id, "function": { "name": id, "arguments": "{}" } }] });
     let deltas = streamed([
