@@ -34,6 +34,8 @@ use hatchery_egress::Egress;
 
 /// Maximum number of configurations of a task.
 const MAX_CONFIGS: usize = 8;
+/// Maximum number of times that following a task begins again after an error of the host.
+const MAX_FOLLOW_RETRIES: u32 = 8;
 
 /// Sends the notifications. Cheap to clone.
 #[derive(Clone)]
@@ -254,7 +256,7 @@ impl PushSender {
         let (sender, app, task) = (self.clone(), app.to_owned(), task.clone());
         tokio::spawn(async move {
             loop {
-                if let Err(error) = sender.follow(&app, &task, &key).await {
+                if let Err(error) = sender.follow_persistently(&app, &task, &key).await {
                     tracing::warn!(task = %task, "push notifications of a task have ended: {error}");
                 }
                 let mut watched = sender.0.watched.lock_unpoisoned();
@@ -265,6 +267,21 @@ impl PushSender {
                 }
             }
         });
+    }
+
+    /// [Follows](PushSender::follow) a task, and begins again where it stopped after an error that may pass.
+    async fn follow_persistently(&self, app: &str, task: &TaskId, key: &SessionKey) -> Result<(), A2aError> {
+        let mut retries = 0;
+        loop {
+            let Err(error) = self.follow(app, task, key).await else { return Ok(()) };
+            if retries == MAX_FOLLOW_RETRIES || !matches!(error.kind, ErrorKind::Internal | ErrorKind::Busy) {
+                return Err(error);
+            }
+            let delay = self.delivery()?.retry_delay(retries);
+            tracing::info!(task = %task, ?delay, "push notifications of a task are continued after an error: {error}");
+            tokio::time::sleep(delay).await;
+            retries += 1;
+        }
     }
 
     /// Sends the events of a task since the last notification until it ends or waits, then its state.

@@ -1,15 +1,21 @@
 //! Push notifications: their limits, and their end with the task or the host.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use axum::Router;
+use axum::routing::post;
+use axum::serve::ListenerExt;
 use hatchery_a2a::{PushLimits, ServerSettings};
-use hatchery_core::{JsonMap, SessionService};
+use hatchery_core::{EventWindow, JsonMap, Session, SessionKey, SessionService, StoreError, WrapperSessionService};
 use hatchery_test_support::services;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 
 use crate::support::{APP, Anywhere, Notification, Options, Server, answer, state, webhook};
 
@@ -144,6 +150,67 @@ async fn requests_in_flight_are_limited() {
         assert!(received.is_empty(), "a second request");
         drop(notification);
     }
+}
+
+#[tokio::test]
+async fn notifications_to_a_url_use_its_connection_again() {
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let receive = move |body: String| {
+        // The test may have ended.
+        let _ = sender.send(body);
+        std::future::ready(())
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/hook", listener.local_addr().unwrap());
+    let connections = Arc::new(AtomicUsize::new(0));
+    let opened = connections.clone();
+    let listener = listener.tap_io(move |_| {
+        opened.fetch_add(1, Ordering::SeqCst);
+    });
+    tokio::spawn(async move { axum::serve(listener, Router::new().route("/hook", post(receive))).await });
+    let server = Server::new(options(PushLimits::default()));
+    for _ in 0..8 {
+        server.result("SendMessage", with_push(&server, "hello", json!({"url": url}))).await;
+        received.recv().await.unwrap();
+        received.recv().await.unwrap();
+    }
+    assert!(connections.load(Ordering::SeqCst) < 16, "each notification has opened a connection");
+}
+
+/// Sessions of which the first readings of push configurations fail once they are to.
+struct FailingSessions {
+    inner: Arc<dyn SessionService>,
+    failures: AtomicUsize,
+}
+
+#[async_trait]
+impl WrapperSessionService for FailingSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &*self.inner
+    }
+
+    async fn get(&self, key: &SessionKey, window: EventWindow) -> Result<Option<Session>, StoreError> {
+        let decrement = |left: usize| left.checked_sub(1);
+        if &*key.user == "A2A_PUSH" && self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok()
+        {
+            return Err(StoreError::Backend { context: "reading".into(), source: "broken".into() });
+        }
+        self.inner.get(key, window).await
+    }
+}
+
+#[tokio::test]
+async fn a_task_is_followed_further_after_errors_of_the_store() {
+    let (url, mut received) = webhook().await;
+    let sessions = Arc::new(FailingSessions { inner: services().sessions, failures: AtomicUsize::new(0) });
+    let limits = PushLimits { retry_delay: Duration::from_millis(1), ..PushLimits::default() };
+    let server = Server::new(Options { sessions: Some(sessions.clone()), ..options(limits) });
+    waiting(&server, &url).await;
+    sessions.failures.store(3, Ordering::SeqCst);
+    server.agent.released.add_permits(1);
+    assert_eq!(brief(&received.recv().await.unwrap()), "waited");
+    assert_eq!(brief(&received.recv().await.unwrap()), "COMPLETED");
+    assert_eq!(sessions.failures.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Delivery of one notification over HTTP.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reqwest::Url;
+use hatchery_core::sync::MutexExt;
 use reqwest::header::HeaderValue;
+use reqwest::{Client, Url};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -14,6 +16,9 @@ use hatchery_egress::{self as egress, Egress, Timeouts};
 
 /// Maximum number of attempts to send a notification.
 const MAX_ATTEMPTS: u32 = 3;
+
+/// Maximum number of clients that are kept.
+const MAX_CLIENTS: usize = 64;
 
 /// The header with the token of a configuration.
 const TOKEN_HEADER: &str = "x-a2a-notification-token";
@@ -47,6 +52,8 @@ pub(super) struct Delivery {
     egress: Arc<dyn Egress>,
     limits: PushLimits,
     in_flight: Semaphore,
+    /// By the URLs of their requests, because a policy may allow an address for one URL only.
+    clients: Mutex<HashMap<String, Client>>,
 }
 
 /// Checks the sizes of a configuration, and that its texts can be sent.
@@ -81,7 +88,28 @@ pub(super) fn check(config: &PushConfig) -> Result<(), A2aError> {
 
 impl Delivery {
     pub(super) fn new(egress: Arc<dyn Egress>, limits: PushLimits) -> Self {
-        Self { egress, limits, in_flight: Semaphore::new(limits.max_in_flight.max(1)) }
+        Self { egress, limits, in_flight: Semaphore::new(limits.max_in_flight.max(1)), clients: Mutex::default() }
+    }
+
+    /// Returns the delay before a retry, where `retries` is 0 for the first one.
+    pub(super) fn retry_delay(&self, retries: u32) -> Duration {
+        self.limits.retry_delay.saturating_mul(2_u32.saturating_pow(retries))
+    }
+
+    /// Returns the client for a URL, which keeps its connections, if the policy allows the URL.
+    fn client(&self, url: &Url) -> Result<Client, String> {
+        egress::check(&self.egress, url)?;
+        let mut clients = self.clients.lock_unpoisoned();
+        if let Some(client) = clients.get(url.as_str()) {
+            return Ok(client.clone());
+        }
+        let timeout = self.limits.timeout;
+        let client = egress::client(&self.egress, url, Timeouts { connect: timeout, read: timeout })?;
+        if clients.len() >= MAX_CLIENTS {
+            clients.clear();
+        }
+        clients.insert(url.as_str().to_owned(), client.clone());
+        Ok(client)
     }
 
     /// Checks that notifications may be sent to the URL of a configuration.
@@ -101,15 +129,13 @@ impl Delivery {
 
     /// Sends one notification. A failure is logged.
     pub(super) async fn deliver(&self, config: &PushConfig, body: Value) {
-        let mut delay = self.limits.retry_delay;
         for attempt in 1..=MAX_ATTEMPTS {
             match self.post(config, &body).await {
                 Ok(()) => return,
                 Err(reason) => tracing::info!(attempt, "a push notification was not delivered: {reason}"),
             }
             if attempt < MAX_ATTEMPTS {
-                tokio::time::sleep(delay).await;
-                delay *= 2;
+                tokio::time::sleep(self.retry_delay(attempt - 1)).await;
             }
         }
     }
@@ -117,9 +143,7 @@ impl Delivery {
     async fn post(&self, config: &PushConfig, body: &Value) -> Result<(), String> {
         let _permit = self.in_flight.acquire().await.map_err(|error| error.to_string())?;
         let url = Url::parse(&config.url).map_err(|error| error.to_string())?;
-        let timeout = self.limits.timeout;
-        let client = egress::client(&self.egress, &url, Timeouts { connect: timeout, read: timeout })?;
-        let mut request = client.post(url).json(body).timeout(timeout);
+        let mut request = self.client(&url)?.post(url).json(body).timeout(self.limits.timeout);
         if let Some(token) = &config.token {
             request = request.header(TOKEN_HEADER, token);
         }
