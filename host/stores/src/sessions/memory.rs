@@ -25,7 +25,7 @@ use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
     CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
     SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError,
-    Timestamp, TurnOpening, TurnStart, Usage,
+    Timestamp, TurnOpening, TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
 
@@ -89,6 +89,20 @@ impl MemorySessions {
     fn user_or_new(&self, key: &SessionKey) -> Arc<UserSessions> {
         let owner = (key.app.clone(), key.user.clone());
         self.user(&owner).unwrap_or_else(|| self.sessions.write_unpoisoned().entry(owner).or_default().clone())
+    }
+
+    /// Removes the entry of a user without sessions, whose state is empty. An entry that is in use stays, because a session
+    /// may be added to it.
+    fn forget_user(&self, owner: &AppAndUser) {
+        let mut users = self.sessions.write_unpoisoned();
+        let is_unused = users.get(owner).is_some_and(|user| {
+            Arc::strong_count(user) == 1
+                && user.sessions.read_unpoisoned().is_empty()
+                && user.list.lock_unpoisoned().usage == UserUsage::default()
+        });
+        if is_unused {
+            users.remove(owner);
+        }
     }
 
     /// Returns a unique time, because the time of creation distinguishes a session from a later one with the same key.
@@ -355,13 +369,15 @@ impl SessionService for MemorySessions {
     }
 
     async fn delete(&self, key: &SessionKey) -> Result<(), StoreError> {
-        let user = self.user(&(key.app.clone(), key.user.clone()));
-        let removed = user.and_then(|user| user.sessions.write_unpoisoned().remove(&key.id));
+        let owner = (key.app.clone(), key.user.clone());
+        let removed = self.user(&owner).and_then(|user| user.sessions.write_unpoisoned().remove(&key.id));
         if let Some(stored) = removed {
             let mut stored = stored.lock_unpoisoned();
             stored.is_deleted = true;
             let (updated, usage) = (stored.session.last_update_time, stored.usage);
             stored.user_list.lock_unpoisoned().remove(&key.id, updated, usage);
+            drop(stored);
+            self.forget_user(&owner);
         }
         Ok(())
     }
@@ -420,4 +436,28 @@ impl SessionService for MemorySessions {
 
 fn event_bytes(events: &Vector<Arc<Event>>) -> u64 {
     events.iter().map(|event| event.json_len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_user_without_sessions_and_state_is_forgotten() {
+        let service = MemorySessions::new();
+        let users = || service.sessions.read_unpoisoned().len();
+        for (state, left) in [(json!({"own": 1}), 0), (json!({"user:shared": 1}), 1)] {
+            let state: JsonMap = serde_json::from_value(state).unwrap();
+            let first = service.create("app", "ada", None, state).await.unwrap();
+            let second = service.create("app", "ada", None, JsonMap::new()).await.unwrap();
+            service.delete(&first.key).await.unwrap();
+            assert_eq!(users(), 1);
+            service.delete(&second.key).await.unwrap();
+            assert_eq!(users(), left);
+        }
+        let usage = service.usage(&SessionKey::new("app", "ada", "s")).await.unwrap();
+        assert_eq!((usage.user.sessions, usage.user.state.keys), (0, 1));
+    }
 }
