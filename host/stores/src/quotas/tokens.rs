@@ -53,7 +53,7 @@ impl DailyTokens {
         users.get(&owner(key)).filter(|used| used.day == today()).map(|used| used.tokens)
     }
 
-    /// Counts an event of today that was appended, if the tokens of its user are known. An imported event may be older.
+    /// Counts an event of today that is appended, if the tokens of its user are known. An imported event may be older.
     pub(super) fn add(&self, key: &SessionKey, event: &Event) {
         let (tokens, day) = (tokens_of(event), today());
         if tokens == 0 || day_of(event.timestamp) < day {
@@ -62,6 +62,11 @@ impl DailyTokens {
         if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)).filter(|used| used.day == day) {
             used.tokens = used.tokens.saturating_add(tokens);
         }
+    }
+
+    /// Forgets the tokens of the user of a session, so that they are read again.
+    pub(super) fn forget(&self, key: &SessionKey) {
+        self.0.lock_unpoisoned().remove(&owner(key));
     }
 
     /// Reads the tokens of the user of a session from the events of today.

@@ -38,6 +38,7 @@ every_backend!(
         a_stream_that_exceeds_a_quota_is_not_stored,
         active_runs_and_tokens_of_a_day_are_limited,
         the_tokens_of_a_fork_are_not_used_again,
+        the_tokens_of_a_repeated_append_are_used_once,
         the_tokens_of_an_imported_event_are_used_on_its_day,
         long_names_and_control_characters_are_rejected,
     ],
@@ -395,6 +396,20 @@ async fn the_tokens_of_a_fork_are_not_used_again(backend: &Backend) {
     sessions.fork(&key, 1, None).await.unwrap();
     // Another process counts what is stored.
     backend.sessions(quotas()).admit_run(&key, 1).await.unwrap();
+}
+
+async fn the_tokens_of_a_repeated_append_are_used_once(backend: &Backend) {
+    let sessions = backend.sessions([(Quota::UserTokensPerDay, 100)]);
+    let key = create(&sessions, "ann", "s").await;
+    // The tokens of today are known from here on.
+    sessions.admit_run(&key, 1).await.unwrap();
+    let usage = UsageMetadata { total_token_count: Some(60), ..UsageMetadata::default() };
+    let usage_metadata = Some(usage.into());
+    let event = Event::new(EventData { author: "a".into(), usage_metadata, ..EventData::default() });
+    for _ in 0..2 {
+        assert_eq!(sessions.append(&key, &event).await.unwrap(), 1);
+    }
+    sessions.admit_run(&key, 1).await.unwrap();
 }
 
 async fn the_tokens_of_an_imported_event_are_used_on_its_day(backend: &Backend) {
