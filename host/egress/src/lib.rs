@@ -15,5 +15,5 @@ pub use client::{BodyError, Egress, Timeouts, Url, check, client, describe, read
 pub use file::{FileError, read_file};
 pub use google::GoogleCredentials;
 pub use secret::Secret;
-pub use sse::{SseError, sse_data};
+pub use sse::{EventEnds, SseError, sse_data};
 pub use token::{TokenCache, TokenRequest, TokenResponse};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
+use hatchery_egress::EventEnds;
 use reqwest::header::{ACCEPT, HeaderMap};
 use reqwest::{Client, Url};
 use rmcp::RoleClient;
@@ -68,12 +69,15 @@ fn bounded_events(
     state: Arc<ConnectionState>,
 ) -> EventStream {
     let received = Arc::new(AtomicUsize::new(0));
-    let counter = received.clone();
+    let (counter, mut ends) = (received.clone(), EventEnds::default());
     let bounded = bytes.map(move |chunk| {
         let chunk = chunk.map_err(std::io::Error::other)?;
         if counter.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len() > max_message {
             state.fail(McpError::MessageTooLarge(max_message));
             return Err(std::io::Error::other("a message is too large"));
+        }
+        if ends.are_after(&chunk) {
+            counter.store(0, Ordering::Relaxed);
         }
         Ok(chunk)
     });

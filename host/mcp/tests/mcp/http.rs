@@ -300,7 +300,10 @@ impl SseServer {
                 let message = events.recv().await.ok()?;
                 Some((format!("event: message\ndata: {message}\n\n"), events))
             });
-            let body = Body::from_stream(stream::iter([first]).chain(messages).map(Ok::<_, std::convert::Infallible>));
+            // They are no messages, however many come.
+            let keep_alives = std::iter::repeat_n(format!(": {}\n\n", "x".repeat(512 << 10)), 4);
+            let frames = stream::iter(std::iter::once(first).chain(keep_alives)).chain(messages);
+            let body = Body::from_stream(frames.map(Ok::<_, std::convert::Infallible>));
             ([("content-type", "text/event-stream")], body)
         };
         let post = |State(server): State<Self>, Json(message): Json<Value>| async move {
