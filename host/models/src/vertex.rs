@@ -4,7 +4,7 @@ mod embeddings;
 
 use std::sync::Arc;
 
-use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind};
+use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKind, excerpt};
 use reqwest::Url;
 
 use self::embeddings::VertexEmbedder;
@@ -76,6 +76,12 @@ impl VertexPath {
     }
 }
 
+/// Returns true for a text that can be the name of a location. Any other one could make [`regional_url`] lead to another
+/// host, which would get the access token.
+fn is_location(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
 fn regional_url(location: &str) -> String {
     match location {
         // Multi-region locations.
@@ -136,6 +142,11 @@ impl VertexProvider {
             };
         } else if name.starts_with("claude-") {
             path.publisher = "anthropic";
+        }
+        if !is_location(&path.location) {
+            let location = excerpt(&path.location, 60);
+            let message = format!("`{location}` is not a location of Google Cloud; write one such as `europe-west4`");
+            return Err(ModelError::new(ModelErrorKind::UnknownModel, name, message));
         }
         let is_google = path.publisher == "google";
         path.version = version.unwrap_or(if is_google { GOOGLE_VERSION } else { ANTHROPIC_VERSION }).to_owned();

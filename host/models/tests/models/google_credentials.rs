@@ -288,6 +288,25 @@ fn the_location_and_the_project_are_part_of_the_address() {
     );
 }
 
+#[test]
+fn a_location_cannot_lead_to_another_host() {
+    let error = |google_cloud: GoogleCloud, name: &str| {
+        let providers = ModelProviders::with_defaults(Settings { google_cloud, ..Settings::default() });
+        providers.model(name).map(|_| ()).unwrap_err()
+    };
+    let with_project = || GoogleCloud { project: Some("p".into()), ..GoogleCloud::default() };
+    for location in ["evil.example?", "evil.example#", "evil.example\\", "u@evil.example:443?", ""] {
+        let named = format!("projects/p/locations/{location}/publishers/google/models/gemini-2.5-flash");
+        let set = GoogleCloud { location: Some(location.into()), ..with_project() };
+        for error in [error(with_project(), &named), error(set, "vertex/gemini-2.5-flash")] {
+            assert_eq!(error.kind, ModelErrorKind::UnknownModel, "{location}");
+            let shown = location.escape_debug();
+            let expected = format!("`{shown}` is not a location of Google Cloud; write one such as `europe-west4`");
+            assert_eq!(error.message, expected);
+        }
+    }
+}
+
 #[tokio::test]
 async fn labels_are_sent_to_vertex_ai_only() {
     let provider = MockProvider::start([hello(), hello()]).await;
