@@ -81,6 +81,11 @@ struct OpenCall {
 }
 
 impl OpenCall {
+    /// Returns true if the call has no arguments, or none yet.
+    fn is_empty(&self) -> bool {
+        self.json.trim().is_empty() && self.input.is_empty()
+    }
+
     /// Returns the call with its arguments. The error is the reason why they are invalid.
     fn part(self) -> Result<Part, String> {
         let args = match self.json.trim() {
@@ -174,8 +179,13 @@ impl EventDecoder {
         }
     }
 
-    /// Returns the complete call of a block, if it is one.
+    /// Returns the complete call of a block, if it is one. A call without arguments, and those after it, wait for the end
+    /// of the message: the block may have been cut off before its arguments.
     fn stop_block(&mut self, index: u64) -> Vec<Part> {
+        let is_waiting = self.calls.range(..index).next().is_some();
+        if is_waiting || self.calls.get(&index).is_some_and(OpenCall::is_empty) {
+            return Vec::new();
+        }
         match self.calls.remove(&index).map(OpenCall::part) {
             Some(Ok(part)) => vec![part],
             Some(Err(reason)) => {
@@ -190,7 +200,11 @@ impl EventDecoder {
     fn end_message(&mut self, reason: &'static str) -> Result<LlmResponse, ModelError> {
         self.has_stop_reason = true;
         let mut parts = Vec::new();
-        for (_, call) in std::mem::take(&mut self.calls) {
+        let last = self.calls.keys().next_back().copied();
+        for (index, call) in std::mem::take(&mut self.calls) {
+            if reason != finish::STOP && Some(index) == last && call.is_empty() {
+                continue;
+            }
             match call.part() {
                 Ok(part) => parts.push(part),
                 Err(reason) => {

@@ -224,6 +224,7 @@ pub(super) fn call_parts(
         let name = call.function.name.unwrap_or_default();
         let arguments = call.function.arguments.unwrap_or_default();
         let args = match arguments.trim() {
+            "" if is_cut_off => continue,
             "" | "null" => JsonMap::new(),
             arguments => match serde_json::from_str(arguments) {
                 Ok(args) => args,

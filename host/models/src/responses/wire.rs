@@ -177,6 +177,7 @@ pub(super) enum OutputItem {
         name: String,
         #[serde(default)]
         arguments: String,
+        status: Option<String>,
     },
     #[serde(other)]
     Other,
@@ -302,7 +303,11 @@ impl OutputItem {
                 let texts: Vec<_> = summary.into_iter().flatten().map(|part| part.text).collect();
                 Ok(thought(texts.join("\n\n"), encrypted_content.as_deref()).into_iter().collect())
             }
-            Self::FunctionCall { call_id, name, arguments } => call(call_id, name, &arguments).map(|part| vec![part]),
+            // A call that was cut off, possibly before its arguments.
+            Self::FunctionCall { status, .. } if status.as_deref() == Some("incomplete") => Ok(Vec::new()),
+            Self::FunctionCall { call_id, name, arguments, .. } => {
+                call(call_id, name, &arguments).map(|part| vec![part])
+            }
             Self::Other => Ok(Vec::new()),
         }
     }

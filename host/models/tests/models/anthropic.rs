@@ -312,9 +312,12 @@ async fn a_call_that_was_cut_off_is_omitted_and_a_malformed_one_is_an_error() {
         let provider = MockProvider::start([MockResponse::events(events)]).await;
         stream(model(&provider).as_ref(), user_request("hi")).await
     };
-    let cut_off = streamed(call_events("{\"si", Some("max_tokens"))).await;
-    let last = cut_off.last().unwrap().as_ref().unwrap();
-    assert_eq!((last.content.as_ref(), last.error_code.as_deref()), (None, Some("MAX_TOKENS")));
+    for json_piece in ["{\"si", ""] {
+        let cut_off = streamed(call_events(json_piece, Some("max_tokens"))).await;
+        let last = cut_off.last().unwrap().as_ref().unwrap();
+        assert_eq!((last.content.as_ref(), last.error_code.as_deref()), (None, Some("MAX_TOKENS")));
+        assert_eq!(cut_off.len(), 2);
+    }
     let items = streamed(call_events("{\"si", Some("tool_use"))).await;
     let error = items.last().unwrap().as_ref().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::BadResponse);

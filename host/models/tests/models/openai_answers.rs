@@ -258,6 +258,8 @@ async fn calls_without_an_index_or_with_the_same_one_are_distinguished_by_their_
 
 #[tokio::test]
 async fn a_streamed_refusal_is_text_and_a_truncated_call_is_omitted() {
+    let cut_off = [chunk(call_piece(0, Some("c"), Some("roll"), ""), Value::Null), chunk(json!({}), json!("length"))];
+    assert!(parts(&streamed(cut_off).await).is_empty());
     let deltas = streamed([
         chunk(json!({ "refusal": "I will " }), Value::Null),
         chunk(json!({ "refusal": "not." }), Value::Null),

@@ -106,20 +106,24 @@ async fn settings_have_the_names_of_this_api() {
 #[tokio::test]
 async fn an_incomplete_response_has_its_reason() {
     for (reason, ours) in [("max_output_tokens", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER")] {
-        let call = json!({ "type": "function_call", "call_id": "c", "name": "roll", "arguments": "{\"si" });
-        let incomplete =
-            json!({ "status": "incomplete", "incomplete_details": { "reason": reason }, "output": [call.clone()] });
-        let events = [
-            json!({ "type": "response.output_item.done", "item": call }),
-            json!({ "type": "response.incomplete", "response": incomplete }),
-        ];
-        let provider =
-            MockProvider::start([MockResponse::json(&incomplete), MockResponse::events(events.map(event))]).await;
-        let model = provider.openai_named("openai-responses/gpt-5");
-        let response = generate(model.as_ref(), user_request("hi")).await.unwrap();
-        assert_eq!((response.content, response.error_code.as_deref()), (None, Some(ours)));
-        let deltas = deltas(model.as_ref(), user_request("hi")).await;
-        assert_eq!((deltas.len(), deltas[0].error_code.as_deref()), (1, Some(ours)));
+        for (status, arguments) in [(Value::Null, "{\"si"), (json!("incomplete"), "")] {
+            let call = json!({
+                "type": "function_call", "call_id": "c", "name": "roll", "arguments": arguments, "status": status,
+            });
+            let incomplete =
+                json!({ "status": "incomplete", "incomplete_details": { "reason": reason }, "output": [call.clone()] });
+            let events = [
+                json!({ "type": "response.output_item.done", "item": call }),
+                json!({ "type": "response.incomplete", "response": incomplete }),
+            ];
+            let provider =
+                MockProvider::start([MockResponse::json(&incomplete), MockResponse::events(events.map(event))]).await;
+            let model = provider.openai_named("openai-responses/gpt-5");
+            let response = generate(model.as_ref(), user_request("hi")).await.unwrap();
+            assert_eq!((response.content, response.error_code.as_deref()), (None, Some(ours)));
+            let deltas = deltas(model.as_ref(), user_request("hi")).await;
+            assert_eq!((deltas.len(), deltas[0].error_code.as_deref()), (1, Some(ours)));
+        }
     }
 }
 
