@@ -7,14 +7,16 @@ use hatchery_core::{Blob, FileData};
 
 /// Returns the text of a file if it has a type of text and is UTF-8.
 pub(crate) fn text_of(blob: &Blob) -> Option<Cow<'_, str>> {
-    let is_text = blob.mime_type.starts_with("text/") || is_text_application(&blob.mime_type);
+    let is_text = is_text_type(&blob.mime_type);
     std::str::from_utf8(&blob.data).ok().filter(|_| is_text).map(Cow::Borrowed)
 }
 
-/// Returns true for types of text that do not begin with `text/`.
-fn is_text_application(mime_type: &str) -> bool {
+/// Returns true for types of text, whatever their case and their parameters, such as `charset`.
+fn is_text_type(mime_type: &str) -> bool {
+    let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let kind = mime_type.strip_prefix("application/").unwrap_or_default();
-    matches!(kind, "json" | "xml" | "yaml" | "x-yaml" | "javascript" | "x-javascript" | "x-ndjson")
+    mime_type.starts_with("text/")
+        || matches!(kind, "json" | "xml" | "yaml" | "x-yaml" | "javascript" | "x-javascript" | "x-ndjson")
         || kind.ends_with("+json")
         || kind.ends_with("+xml")
 }

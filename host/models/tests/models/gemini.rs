@@ -108,11 +108,13 @@ async fn a_file_that_gemini_does_not_accept_is_named_in_text() {
     let media = content(json!({ "role": "user", "parts": [
         { "inlineData": { "mimeType": "application/zip", "data": "AAEC", "displayName": "a.zip" } },
         { "inlineData": { "mimeType": "application/json", "data": "e30=" } },
+        { "inlineData": { "mimeType": "Application/JSON; charset=utf-8", "data": "e30=" } },
         { "fileData": { "mimeType": "application/zip", "fileUri": "gs://z" }, "videoMetadata": { "fps": 1 } },
         { "fileData": { "fileUri": "gs://v" } },
     ] }));
     let expected = json!([
         { "text": "[file a.zip of type application/zip: left out, this model does not accept it]" },
+        { "text": "{}" },
         { "text": "{}" },
         { "text": "[file gs://z of type application/zip: left out, this model does not accept it]" },
         { "fileData": { "fileUri": "gs://v" } },
