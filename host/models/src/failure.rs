@@ -112,6 +112,7 @@ impl Origin {
             }
             _ => {}
         }
+        let retry_after = retry_after.or_else(|| details.as_ref().and_then(retry_delay));
         ModelError { status: Some(status), retry_after, ..self.error(kind, message) }
     }
 
@@ -159,6 +160,14 @@ fn is_invalid_key(body: &Value) -> bool {
     body.pointer("/error/details").and_then(Value::as_array).is_some_and(|details| {
         details.iter().any(|detail| detail.get("reason").is_some_and(|reason| reason == "API_KEY_INVALID"))
     })
+}
+
+/// Returns the time after which Gemini accepts a request again, which is in the details of the error, such as `7.5s`. It
+/// sends no `Retry-After`.
+fn retry_delay(body: &Value) -> Option<Duration> {
+    let mut details = body.pointer("/error/details")?.as_array()?.iter();
+    let delay = details.find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
 /// Returns true for the error of an account that has no credit left.

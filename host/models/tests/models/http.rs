@@ -253,6 +253,22 @@ async fn a_retry_delay_of_more_than_thirty_seconds_is_returned_to_the_caller() {
 }
 
 #[tokio::test]
+async fn the_retry_delay_in_an_error_of_gemini_counts_like_the_header() {
+    let refusal = |delay: &str| {
+        let details =
+            json!([{ "reason": "RATE" }, { "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay }]);
+        MockResponse::json(json!({ "error": { "code": 429, "message": "slow down", "details": details } })).status(429)
+    };
+    let provider = MockProvider::start([refusal("0.001s"), refusal("31.5s"), hello()]).await;
+    let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
+    assert_eq!((error.kind, error.retry_after), (ModelErrorKind::RateLimited, Some(Duration::from_millis(31_500))));
+    assert_eq!(provider.requests().len(), 2);
+    let provider = MockProvider::start([refusal("soon").header("retry-after", "31")]).await;
+    let error = call_error(provider.gemini().as_ref(), user_request("hi"), StreamingMode::Off).await;
+    assert_eq!(error.retry_after, Some(Duration::from_secs(31)));
+}
+
+#[tokio::test]
 async fn a_server_error_is_retried_without_a_retry_after_header() {
     let provider = MockProvider::start([MockResponse::json("oops").status(500), hello()]).await;
     let response = generate(provider.gemini().as_ref(), user_request("hi")).await.unwrap();
