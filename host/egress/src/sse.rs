@@ -123,6 +123,6 @@ mod tests {
     #[tokio::test]
     async fn an_event_whose_end_does_not_come_is_too_large() {
         let endless = std::iter::repeat_n(b"data: xxxxx\n".to_vec(), 1_000);
-        assert_eq!(read(endless, 100).await, [None]);
+        assert_eq!(read(endless, 100).await, [None::<String>]);
     }
 }
