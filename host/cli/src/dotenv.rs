@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use hatchery::shell::quote_path;
 use hatchery::trust::{ConfigSource, TrustStatus};
+use hatchery_core::without_byte_order_mark;
 
 use crate::host::{ConfigArgs, app_and_served_folder};
 
@@ -62,11 +63,12 @@ struct EnvFile {
 }
 
 impl DotEnv {
-    /// Reads the files. A file that does not exist has no variables; other errors are returned.
+    /// Reads the files. A file that does not exist has no variables, and neither has a folder of this name, which may be
+    /// a virtual environment of Python. Other errors are returned.
     pub fn read(source: &DotEnvSource) -> anyhow::Result<Self> {
         let mut read = Self::default();
-        let files: Vec<_> =
-            source.folders.iter().map(|folder| folder.join(FILE_NAME)).filter(|file| file.exists()).collect();
+        let files = source.folders.iter().map(|folder| folder.join(FILE_NAME));
+        let files: Vec<_> = files.filter(|file| file.exists() && !file.is_dir()).collect();
         if !files.is_empty() && !source.is_trusted() {
             read.refused = files.into_iter().map(|file| (file, source.config.folder().to_owned())).collect();
             return Ok(read);
@@ -120,7 +122,7 @@ impl DotEnv {
 impl EnvFile {
     fn parse(text: &str, path: PathBuf) -> anyhow::Result<Self> {
         let mut file = Self { path, ..Self::default() };
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in without_byte_order_mark(text).lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
                 continue;
@@ -138,19 +140,34 @@ impl EnvFile {
     }
 }
 
-/// Splits `NAME=value`, with an optional `export`, quotes and a comment. `None` if it is malformed.
+/// Splits `NAME=value`, with an optional `export`, quotes and a comment. A value has no escapes. `None` if the line is
+/// malformed.
 fn parse(line: &str) -> Option<(String, String)> {
-    let (name, value) = line.strip_prefix("export ").unwrap_or(line).split_once('=')?;
-    let (name, value) = (name.trim(), value.trim());
+    let assignment = line.strip_prefix("export").filter(|rest| rest.starts_with(char::is_whitespace));
+    let (name, value) = assignment.unwrap_or(line).split_once('=')?;
+    let name = name.trim();
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(is_name) || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
-    let value = match value.chars().next().filter(|quote| matches!(quote, '"' | '\'')) {
-        Some(quote) => value.get(1..)?.split_once(quote)?.0,
-        None => value.split_once(" #").map_or(value, |(value, _)| value.trim_end()),
+    let value = match value.trim_start().chars().next().filter(|quote| matches!(quote, '"' | '\'')) {
+        Some(quote) => {
+            let (value, rest) = value.trim_start().get(1..)?.split_once(quote)?;
+            // Another quote in the value would cut it off.
+            without_comment(rest).is_empty().then_some(value)?
+        }
+        None => without_comment(value),
     };
-    Some((name.to_owned(), value.to_owned()))
+    // The environment has no value with a zero byte.
+    (!value.contains('\0')).then(|| (name.to_owned(), value.to_owned()))
+}
+
+/// Returns the trimmed text before a comment, which begins with a `#` after a space.
+fn without_comment(text: &str) -> &str {
+    let before = move |start: usize| text.get(..start).unwrap_or_default();
+    let mut starts = text.match_indices('#').map(|(start, _)| start);
+    let comment = starts.find(|start| before(*start).ends_with(char::is_whitespace));
+    comment.map_or(text, before).trim()
 }
 
 #[cfg(test)]
@@ -176,9 +193,42 @@ mod tests {
     }
 
     #[test]
+    fn comments_quotes_and_files_of_windows_are_read_as_in_a_shell() {
+        for (line, value) in [
+            ("A_KEY=abc\t# mine", "abc"),
+            ("A_KEY= # none", ""),
+            ("A_KEY=#1#2", "#1#2"),
+            ("A_KEY = 'a \"b\" # c' # d", "a \"b\" # c"),
+            ("export\tA_KEY=x", "x"),
+        ] {
+            assert_eq!(parse(line), Some(("A_KEY".to_owned(), value.to_owned())), "{line}");
+        }
+        let read = EnvFile::parse("\u{feff}A_KEY=a\r\nB_KEY=\"b\"\r\n", PathBuf::new()).unwrap();
+        let variables = [("A_KEY", "a"), ("B_KEY", "b")];
+        assert_eq!(read.variables, variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_folder_of_this_name_has_no_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join(FILE_NAME)).unwrap();
+        let source = DotEnvSource { folders: vec![folder.path().to_owned()], config: ConfigSource::new(folder.path()) };
+        assert_eq!(DotEnv::read(&source).unwrap(), DotEnv::default());
+    }
+
+    #[test]
     fn a_malformed_line_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        for text in ["A_KEY=1\nnonsense", "\n1_KEY=2", "# x\nA_KEY=\"open"] {
+        let malformed = [
+            "A_KEY=1\nnonsense",
+            "\n1_KEY=2",
+            "# x\nA_KEY=\"open",
+            "\nA_KEY=\"a\\\"b\"",
+            "\nA_KEY='a'b",
+            "\nA_KEY='a'#b",
+            "\nA_KEY=a\0b",
+        ];
+        for text in malformed {
             let error = DotEnv::read(&source(folder.path(), text, "")).unwrap_err().to_string();
             assert!(error.ends_with(".env:2: not a line such as OPENAI_API_KEY=value"), "{error}");
         }
