@@ -66,7 +66,9 @@ fn main() -> ExitCode {
         Ok(outcome) => outcome.into(),
         Err(error) if terminal::is_stdout_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            anstream::eprintln!("{}error:{:#} {}", terminal::ERROR, terminal::ERROR, terminal::format_error(&error));
+            let message = terminal::format_error(&error);
+            let message = terminal::escape_control(&message);
+            anstream::eprintln!("{}error:{:#} {message}", terminal::ERROR, terminal::ERROR);
             ExitCode::FAILURE
         }
     }

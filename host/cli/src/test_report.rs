@@ -8,11 +8,12 @@ use hatchery_engine::Run;
 use serde::Serialize;
 
 use crate::conversation::{ObservedItem, observe};
-use crate::terminal::{DIM, ERROR, SUCCESS, escape_control};
+use crate::terminal::{DIM, ERROR, SUCCESS, escape_control, printable_path, serialize_path};
 
 /// The report of one conversation or recording.
 #[derive(Serialize)]
 pub struct TestReport {
+    #[serde(serialize_with = "serialize_path")]
     pub file: PathBuf,
     pub app: String,
     pub passed: bool,
@@ -82,7 +83,8 @@ impl TestReport {
     /// Prints the report as text. Turns are printed only if they failed.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let (style, sign) = mark(self.passed);
-        writeln!(out, "{style}{sign}{style:#} {} {DIM}{}{DIM:#}", escape_control(&self.app), self.file.display())?;
+        let (app, file) = (escape_control(&self.app), printable_path(&self.file));
+        writeln!(out, "{style}{sign}{style:#} {app} {DIM}{file}{DIM:#}")?;
         if let Some(error) = &self.error {
             writeln!(out, "    {}", escape_control(error))?;
         }

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::client::{RegistryClient, ResolvedReference};
 use crate::component::{Digest, check_name};
@@ -39,6 +39,7 @@ pub enum PullMode {
 #[serde(rename_all = "camelCase")]
 pub struct PulledComponent {
     pub name: String,
+    #[serde(serialize_with = "serialize_path")]
     pub file: PathBuf,
     pub reference: Reference,
     /// The digest of the manifest.
@@ -52,6 +53,11 @@ pub struct PulledComponent {
     pub change: Change,
     /// Warnings, one sentence each.
     pub warnings: Vec<String>,
+}
+
+/// Serializes a path with U+FFFD for what is not UTF-8, where the serialization of [`Path`] fails.
+fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&path.display())
 }
 
 /// The change of a component by a pull.

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -331,6 +333,39 @@ async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
     let login = hatchery(&folder.served(), &["login", "tickets", "no-such-folder"]).await?;
     assert_eq!(login.stderr, "error: no-such-folder is not a folder\n");
     assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_in_a_folder_and_arguments_cannot_control_the_terminal() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("a\u{1b}[2Jb.wasm", "nonsense")?;
+    folder.write("a\u{1b}[2Jb/conversation.yaml", "app: nobody\nturns: []\n")?;
+    for args in [&["inspect", "."][..], &["compile", "."], &["test", "."], &["run", ".", "a\u{1b}[2Jb", "-m", "Hello"]]
+    {
+        let output = hatchery(&folder.served(), args).await?;
+        let text = output.stdout + &output.stderr;
+        assert!(!output.success && text.contains("a\\u{1b}[2Jb"), "{args:?}: {text}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn json_has_names_that_are_not_utf8() -> Result<()> {
+    let folder = Folder::empty()?;
+    let name = |bytes: &[u8]| folder.served().join(OsStr::from_bytes(bytes));
+    std::fs::write(name(b"a\xff.wasm"), "nonsense")?;
+    std::fs::create_dir(name(b"b\xff"))?;
+    std::fs::write(name(b"b\xff/conversation.yaml"), "app: nobody\nturns: []\n")?;
+    for (verb, pointer, expected) in [
+        ("inspect", "/file", "./a\u{fffd}.wasm"),
+        ("compile", "/file", "./a\u{fffd}.wasm"),
+        ("test", "/conversations/0/file", "./b\u{fffd}/conversation.yaml"),
+    ] {
+        let output = hatchery(&folder.served(), &[verb, ".", "--json"]).await?;
+        assert!(!output.success, "{verb}");
+        assert_eq!(text_at(&output.json()?, pointer), expected, "{verb}");
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::host::{ConfigArgs, StorageArgs};
 use crate::outcome::Outcome;
-use crate::terminal::{BOLD, DIM, ERROR, escape_control, format_error, plain_stdout, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, escape_control, format_error, plain_stdout, printable_path, stdout};
 use crate::{compiler, files};
 
 #[derive(clap::Args)]
@@ -76,6 +76,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 fn print_json(result: &Result<Precompiled, String>, file: &Path) -> io::Result<()> {
+    let file = file.display().to_string();
     let line = match result {
         Ok(compiled) => json!({
             "name": compiled.name, "file": file, "size": compiled.size, "fromCache": compiled.is_from_cache,
@@ -94,7 +95,7 @@ fn print(result: &Result<Precompiled, String>, file: &Path) -> io::Result<()> {
             writeln!(stdout(), "{BOLD}{name}{BOLD:#}  {state}  {DIM}{ms} ms, {kib} KiB{DIM:#}")
         }
         Err(error) => {
-            anstream::eprintln!("{ERROR}{}:{ERROR:#} {error}", file.display());
+            anstream::eprintln!("{ERROR}{}:{ERROR:#} {}", printable_path(file), escape_control(error));
             Ok(())
         }
     }

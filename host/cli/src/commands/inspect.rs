@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
 use crate::inspection::uncallable_tools;
 use crate::outcome::Outcome;
-use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, stdout};
+use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, printable_path, stdout};
 use crate::{compiler, files};
 
 #[derive(clap::Args)]
@@ -64,15 +64,17 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                     print(&inspection, limits, &file)?
                 }
                 for doubt in uncallable_tools(&inspection) {
-                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {}: {}", file.display(), escape_control(&doubt));
+                    let (file, doubt) = (printable_path(&file), escape_control(&doubt));
+                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {file}: {doubt}");
                 }
             }
             Err(error) => {
                 let error = format_error(&error.into());
                 if args.json {
-                    print_line(&json!({"file": file, "error": error}))?;
+                    print_line(&json!({"file": file.display().to_string(), "error": error}))?;
                 } else {
-                    anstream::eprintln!("{ERROR}{}:{ERROR:#} {error}", file.display());
+                    let (file, error) = (printable_path(&file), escape_control(&error));
+                    anstream::eprintln!("{ERROR}{file}:{ERROR:#} {error}");
                 }
             }
         }
@@ -100,7 +102,7 @@ fn yaml_app_names(folder: &Path) -> anyhow::Result<Vec<String>> {
 fn print_json(inspection: &Inspection, limits: &Limits, file: &Path) -> anyhow::Result<()> {
     let mut line = serde_json::to_value(inspection)?;
     if let Value::Object(line) = &mut line {
-        line.insert("file".into(), json!(file));
+        line.insert("file".into(), json!(file.display().to_string()));
         let limits = json!({
             "memory": limits.memory, "tables": limits.tables, "instances": limits.instances,
             "cpuSeconds": limits.cpu.as_secs_f64(), "wallSeconds": limits.wall.as_secs_f64(),
@@ -135,7 +137,7 @@ fn print_header(inspection: &Inspection, file: &Path, out: &mut impl Write) -> i
         Some(version) => format!("hatchery:agent {version}"),
         None => "plain WIT component".into(),
     };
-    writeln!(out, "{BOLD}{name}{BOLD:#}  {DIM}{}, {kib} KiB, {contract}{DIM:#}", file.display())?;
+    writeln!(out, "{BOLD}{name}{BOLD:#}  {DIM}{}, {kib} KiB, {contract}{DIM:#}", printable_path(file))?;
     if let Some(reason) = &inspection.refused {
         writeln!(out, "  {ERROR}refused{ERROR:#}   {}", escape_control(reason))?;
     }

@@ -172,7 +172,8 @@ fn print_list(args: &Args, revisions: &[StoredRevision], current: &CurrentFile) 
         let revisions = revisions.iter().map(|it| {
             json!({"sha256": it.sha256, "size": it.size, "servedSince": it.served_since, "isCurrent": is_current(it)})
         });
-        let list = json!({"name": args.name, "file": current.path, "revisions": revisions.collect::<Vec<_>>()});
+        let file = current.path.display().to_string();
+        let list = json!({"name": args.name, "file": file, "revisions": revisions.collect::<Vec<_>>()});
         writeln!(plain_stdout(), "{list}")?;
         return Ok(());
     }
@@ -188,8 +189,9 @@ fn print_list(args: &Args, revisions: &[StoredRevision], current: &CurrentFile) 
 
 fn print_result(args: &Args, target: &StoredRevision, previous: &CurrentFile) -> anyhow::Result<()> {
     if args.json {
+        let file = previous.path.display().to_string();
         let line = json!({
-            "name": args.name, "file": previous.path, "sha256": target.sha256, "previousSha256": previous.sha256,
+            "name": args.name, "file": file, "sha256": target.sha256, "previousSha256": previous.sha256,
         });
         writeln!(plain_stdout(), "{line}")?;
         return Ok(());

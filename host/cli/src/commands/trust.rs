@@ -108,7 +108,8 @@ fn print_result(args: &Args, loaded: &LoadedConfig, is_trusted: bool) -> io::Res
     if args.json {
         let access: Vec<_> =
             loaded.external.iter().map(|request| json!({"key": request.key, "value": request.value})).collect();
-        let line = json!({"folder": args.dir, "trusted": is_trusted, "sha256": loaded.sha256, "access": access});
+        let line =
+            json!({"folder": folder.to_string(), "trusted": is_trusted, "sha256": loaded.sha256, "access": access});
         return writeln!(plain_stdout(), "{line}");
     }
     let mut out = stdout();
@@ -127,7 +128,11 @@ fn revoke(store: &TrustStore, args: &Args) -> anyhow::Result<Outcome> {
     tracing::info!(target: TARGET, decision = "revoked", folder = %args.dir.display(), "trust");
     let folder = args.dir.display();
     if args.json {
-        writeln!(plain_stdout(), "{}", json!({"folder": args.dir, "trusted": false, "revoked": was_trusted}))?;
+        writeln!(
+            plain_stdout(),
+            "{}",
+            json!({"folder": folder.to_string(), "trusted": false, "revoked": was_trusted})
+        )?;
     } else if was_trusted {
         writeln!(stdout(), "{folder} is no longer trusted")?;
     } else {
@@ -149,7 +154,11 @@ fn list(store: &TrustStore, as_json: bool) -> anyhow::Result<Outcome> {
     for entry in folders {
         let state = state(&entry.folder, &entry.sha256);
         if as_json {
-            writeln!(plain_stdout(), "{}", json!({"folder": entry.folder, "sha256": entry.sha256, "state": state}))?;
+            writeln!(
+                plain_stdout(),
+                "{}",
+                json!({"folder": entry.folder.display().to_string(), "sha256": entry.sha256, "state": state})
+            )?;
         } else {
             writeln!(stdout(), "{}  {DIM}{state}{DIM:#}", entry.folder.display())?;
         }
