@@ -1,4 +1,4 @@
-//! Adds grants to the text of `hatchery.yaml`. Comments, order and layout are preserved.
+//! Adds grants to the text of `hatchery.yaml`. Comments, order, layout and line ends are preserved.
 //!
 //! The text is edited line by line, as a person would. The result is then parsed and compared with what it should mean,
 //! so that a layout that is not understood is an error and never a wrong grant.
@@ -17,8 +17,8 @@ pub enum EditError {
 
 /// Returns the text with these lines below `components.COMPONENT.grants`, such as `network: ["example.com"]`. A list
 /// that exists is extended.
-pub fn add_grants(text: &str, component: &str, grants: &[String]) -> Result<String, EditError> {
-    let text = without_byte_order_mark(text);
+pub fn add_grants(original: &str, component: &str, grants: &[String]) -> Result<String, EditError> {
+    let text = without_byte_order_mark(original);
     let parse = |text: &str| serde_yaml::from_str::<Value>(text).map_err(|error| EditError::Invalid(error.to_string()));
     let before = match parse(text)? {
         Value::Null => Value::Mapping(Mapping::new()),
@@ -34,7 +34,8 @@ pub fn add_grants(text: &str, component: &str, grants: &[String]) -> Result<Stri
     }
     merge(&mut expected, added);
     let edited = edit(text, component, grants).ok_or(EditError::Layout)?;
-    if parse(&edited)? == expected { Ok(edited) } else { Err(EditError::Layout) }
+    let mark = original.strip_suffix(text).unwrap_or_default();
+    if parse(&edited)? == expected { Ok(format!("{mark}{edited}")) } else { Err(EditError::Layout) }
 }
 
 /// Adds the entries of `more` to `value`: mappings are merged, lists are extended, other values are replaced.
@@ -68,7 +69,8 @@ struct BlockMapping {
 }
 
 fn edit(text: &str, component: &str, grants: &[String]) -> Option<String> {
-    let mut lines: Vec<String> = text.lines().map(Into::into).collect();
+    // In a file of Windows, each line keeps the carriage return at its end.
+    let mut lines: Vec<String> = text.split_terminator('\n').map(Into::into).collect();
     let mut block = BlockMapping { start: 0, end: lines.len(), indent: 0 };
     let path = ["components", component, "grants"];
     for (depth, key) in path.iter().enumerate() {
@@ -149,7 +151,8 @@ fn insert(lines: &mut Vec<String>, block: BlockMapping, new: Vec<String>) {
     let last = (block.start..block.end).rev().find(|number| lines.get(*number).is_some_and(|line| !is_blank(line)));
     let at = last.map_or(block.start, |last| last + 1);
     let at = if block.start == 0 && last.is_none() { lines.len() } else { at };
-    lines.splice(at..at, new);
+    let end = if lines.first().is_some_and(|line| line.ends_with('\r')) { "\r" } else { "" };
+    lines.splice(at..at, new.into_iter().map(|line| line + end));
 }
 
 /// Returns the line of a key with a value added: a list in brackets is extended, a word replaced.
@@ -198,6 +201,19 @@ mod tests {
         assert_eq!(
             add(text, &[NETWORK, "memory: read"]).unwrap(),
             "components:\n  web:\n    limits: {log: 1}  # why\n    grants:\n      network: [\"a.com\"]\n      memory: read\n  dice: {}\n"
+        );
+    }
+
+    #[test]
+    fn line_ends_and_a_byte_order_mark_stay() {
+        assert_eq!(
+            add("\u{feff}# mine\r\nserver: {}\r\n", &[NETWORK]).unwrap(),
+            "\u{feff}# mine\r\nserver: {}\r\ncomponents:\r\n  web:\r\n    grants:\r\n      network: [\"a.com\"]\r\n"
+        );
+        assert_eq!(
+            add("components:\r\n  web:\r\n    grants:\r\n      network: [b.com]\r\n", &[NETWORK, "memory: read"])
+                .unwrap(),
+            "components:\r\n  web:\r\n    grants:\r\n      network: [b.com, \"a.com\"]\r\n      memory: read\r\n"
         );
     }
 

@@ -1,7 +1,9 @@
 //! The command line.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -441,6 +443,7 @@ async fn grants_are_shown_and_added_to_the_file_with_its_comments() -> Result<()
     folder.put("seeker.wasm", paths::component("seeker")?)?;
     let file = "# mine\nserver: {}   # nothing yet\n";
     folder.put("hatchery.yaml", file)?;
+    std::fs::set_permissions(folder.file("hatchery.yaml"), Permissions::from_mode(0o600))?;
     let request = hatchery(&folder.served(), &["grant", "seeker"]).await?;
     assert!(!request.success && request.stderr.contains("pass --yes to add these lines"), "{}", request.stderr);
     let lines = "components:\n  seeker:\n    grants:\n      models: [\"seek-*\"]\n      memory: read\n";
@@ -459,6 +462,8 @@ async fn grants_are_shown_and_added_to_the_file_with_its_comments() -> Result<()
     );
     let text = std::fs::read_to_string(folder.file("hatchery.yaml"))?;
     assert_eq!(text, format!("{file}{lines}      state: {{read: [\"app:theme\"]}}\n"));
+    let mode = std::fs::metadata(folder.file("hatchery.yaml"))?.permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "what only its owner could read stays so");
     // A folder of the host is the operator's choice.
     let rest = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
     assert!(!rest.success && !rest.stdout.contains("models") && rest.stdout.contains("files: ["), "{}", rest.stdout);

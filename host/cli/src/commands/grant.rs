@@ -1,6 +1,7 @@
 //! `hatchery grant`: adds the grants that a component requests to `hatchery.yaml`.
 
 use std::io::{BufRead, IsTerminal, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -72,7 +73,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             anyhow::anyhow!("{}: its layout is unusual, so add the lines above yourself", target.display())
         }
     })?;
-    write_atomically(&target, edited.as_bytes(), FileAccess::Default)
+    write_atomically(&target, edited.as_bytes(), access_of(&target))
         .with_context(|| format!("cannot write {}", target.display()))?;
     writeln!(stdout(), "added to {BOLD}{}{BOLD:#}", target.display())?;
     if explain_trust(&source.load()?).is_some() {
@@ -99,6 +100,12 @@ fn find_component(dir: &Path, component: &str, settings: &Settings) -> anyhow::R
             bail!("{} are components named `{component}`; rename or remove one", files.join(" and "))
         }
     }
+}
+
+/// Returns the access for a file that replaces `file`: what is only for its owner stays so.
+fn access_of(file: &Path) -> FileAccess {
+    let is_private = file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0);
+    if is_private { FileAccess::OwnerOnly } else { FileAccess::Default }
 }
 
 /// Asks whether to add the lines.
