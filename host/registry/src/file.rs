@@ -1,14 +1,20 @@
 //! File access: reads with a size limit, atomic writes, locks of folders.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
-use hatchery_files::{FileAccess, write_atomically};
+use hatchery_files::{FileAccess, remove_abandoned, write_atomically};
 use tokio::fs;
 use tokio::io::AsyncReadExt;
 
 use crate::component::MAX_BYTES;
 use crate::error::RegistryError;
+
+/// Age from which temporary files of killed pulls are removed. Where there are no locks of files, a younger one may still
+/// be written.
+const MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Reads a file. Returns `None` if it does not exist.
 pub(crate) async fn read(path: &Path) -> Result<Option<Vec<u8>>, RegistryError> {
@@ -38,10 +44,17 @@ pub(crate) async fn read_text(path: &Path) -> Result<Option<String>, RegistryErr
     read(path).await?.map(|bytes| String::from_utf8(bytes).map_err(not_utf8)).transpose()
 }
 
-/// Writes a file atomically: concurrent readers see the old content or the new one.
+/// Writes a file atomically: concurrent readers see the old content or the new one. Removes what killed writers of it
+/// have left.
 pub(crate) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), RegistryError> {
     let target = path.to_owned();
-    let write = move || write_atomically(&target, &bytes, FileAccess::Default);
+    let write = move || {
+        if let (Some(folder), Some(name)) = (target.parent(), target.file_name().and_then(OsStr::to_str)) {
+            // What cannot be removed only takes space.
+            let _ = remove_abandoned(folder, name, MIN_AGE);
+        }
+        write_atomically(&target, &bytes, FileAccess::Default)
+    };
     let written = tokio::task::spawn_blocking(write).await.map_err(io::Error::other).and_then(|written| written);
     written.map_err(|source| RegistryError::Write { path: path.into(), source })
 }
@@ -84,6 +97,18 @@ mod tests {
         remove(&path).await.unwrap();
         remove(&path).await.unwrap();
         assert!(read(&path).await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_write_removes_what_killed_writers_have_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, young] = [0, 1].map(|number| folder.path().join(format!(".x.wasm.1-{number}.unfinished")));
+        std::fs::write(&old, "half").unwrap();
+        std::fs::write(&young, "half").unwrap();
+        let long_ago = std::time::SystemTime::now() - MIN_AGE - Duration::from_secs(1);
+        std::fs::File::options().write(true).open(&old).unwrap().set_modified(long_ago).unwrap();
+        write(&folder.path().join("x.wasm"), b"whole".to_vec()).await.unwrap();
+        assert!(!old.exists() && young.exists(), "another process may still write the younger one");
     }
 
     #[tokio::test]
