@@ -1,5 +1,6 @@
 //! The dependencies between crates: which crates of the workspace a crate may use, which libraries the core and the
-//! engine must not use, and which C libraries are not linked. The modules of the engine have an order too.
+//! engine must not use, and which C libraries are not linked. The modules of the engine have an order too. The files that
+//! `docs/architecture.md` names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -157,6 +158,29 @@ fn modules_of_the_engine_do_not_import_each_other_in_a_circle() -> Result<()> {
         }
     }
     assert!(rest.is_empty(), "these modules import each other: {rest:?}");
+    Ok(())
+}
+
+/// Returns the paths that a document in Markdown names as code, without those that have a placeholder.
+fn named_paths(markdown: &str) -> BTreeSet<&str> {
+    let code = markdown.split('`').skip(1).step_by(2);
+    let is_path = |code: &&str| {
+        let is_file = [".rs", ".md", ".ts", ".svelte", ".wit"].iter().any(|extension| code.ends_with(*extension));
+        let has_placeholder = ["NAME", "LANGUAGE", "…"].iter().any(|placeholder| code.contains(*placeholder));
+        (is_file || code.contains('/')) && !has_placeholder && !code.contains(char::is_whitespace)
+    };
+    code.filter(is_path).collect()
+}
+
+#[test]
+fn every_file_that_the_architecture_names_exists() -> Result<()> {
+    let text = fs::read_to_string(paths::repository().join("docs/architecture.md"))?;
+    let named = named_paths(&text);
+    ensure!(named.len() > 50 && named.contains("runner/event_log.rs"), "the paths were not found: {named:?}");
+    let roots = ["", "host", "host/engine/src"].map(|root| paths::repository().join(root));
+    let is_missing = |path: &&&str| !roots.iter().any(|root| root.join(**path).exists());
+    let missing: Vec<_> = named.iter().filter(is_missing).collect();
+    ensure!(missing.is_empty(), "docs/architecture.md names files that do not exist: {missing:?}");
     Ok(())
 }
 
