@@ -1,6 +1,7 @@
 //! Hot reload of the configuration: watches its file and the list of trusted folders.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::{Duration, SystemTime};
 
@@ -26,16 +27,24 @@ pub(super) async fn follow_files(live: Weak<LiveConfig>, mut files: FileStamps) 
     }
 }
 
-/// Detects changes of files by their size and modification time.
+/// Detects changes of files without reading them.
 pub(super) struct FileStamps {
     paths: Vec<PathBuf>,
-    stamps: Vec<FileStamp>,
+    /// `None` for a file that does not exist.
+    stamps: Vec<Option<FileStamp>>,
     /// True if a change was seen and the files may still be being written.
     is_changing: bool,
 }
 
-/// Modification time and size. `None` if the file does not exist.
-type FileStamp = Option<(Option<SystemTime>, u64)>;
+/// The size of a file, and the times at which it was modified and changed.
+#[derive(PartialEq, Eq)]
+struct FileStamp {
+    size: u64,
+    modified: Option<SystemTime>,
+    /// Seconds and nanoseconds. Programs cannot set it, so a replacement with the same size and modification time is
+    /// noticed, and so are other permissions.
+    changed: Option<(i64, i64)>,
+}
 
 impl FileStamps {
     /// Records the current state of a configuration file and of the list of trusted folders.
@@ -57,14 +66,33 @@ impl FileStamps {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<FileStamp> {
-    let stamp =
-        |path: &PathBuf| std::fs::metadata(path).ok().map(|metadata| (metadata.modified().ok(), metadata.len()));
-    paths.iter().map(stamp).collect()
+impl FileStamp {
+    fn read(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self { size: metadata.len(), modified: metadata.modified().ok(), changed: change_time(&metadata) })
+    }
+}
+
+#[cfg(unix)]
+fn change_time(metadata: &fs::Metadata) -> Option<(i64, i64)> {
+    use std::os::unix::fs::MetadataExt;
+
+    Some((metadata.ctime(), metadata.ctime_nsec()))
+}
+
+#[cfg(not(unix))]
+fn change_time(_: &fs::Metadata) -> Option<(i64, i64)> {
+    None
+}
+
+fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
+    paths.iter().map(|path| FileStamp::read(path)).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -72,15 +100,36 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut file = FileStamps::new(&ConfigSource::new(folder.path()));
         assert!(!file.has_changed());
-        std::fs::write(folder.path().join("hatchery.yaml"), "# one").unwrap();
+        fs::write(folder.path().join("hatchery.yaml"), "# one").unwrap();
         assert!(!file.has_changed(), "it may still be being written");
         assert!(file.has_changed());
         assert!(!file.has_changed());
-        std::fs::write(folder.path().join("hatchery.yaml"), "# another one").unwrap();
+        fs::write(folder.path().join("hatchery.yaml"), "# another one").unwrap();
         assert!(!file.has_changed());
         assert!(file.has_changed());
-        std::fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
+        fs::remove_file(folder.path().join("hatchery.yaml")).unwrap();
         assert!(!file.has_changed());
+        assert!(file.has_changed());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_replacement_of_the_same_size_and_modification_time_is_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hatchery.yaml");
+        let write = |text: &str| {
+            fs::write(&path, text).unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        };
+        write("# one");
+        let mut file = FileStamps::new(&ConfigSource::new(folder.path()));
+        // The time of a change may be as coarse as the clock of the kernel.
+        let begun = Instant::now();
+        while !file.is_changing {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the change was not noticed");
+            write("# two");
+            assert!(!file.has_changed());
+        }
         assert!(file.has_changed());
     }
 }
