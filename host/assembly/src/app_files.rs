@@ -469,7 +469,7 @@ mod tests {
             let error = files.check("hello", texts([(path, "a: 1")])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{path}` cannot be a file of an app; ")), "{error}");
         }
-        for app in ["", "..", "a/b", ".hatchery", "target", "node_modules"] {
+        for app in ["", "..", "a/b", ".hatchery", "target", "node_modules", "venv"] {
             let error = files.check(app, texts([("root_agent.yaml", GOOD)])).await.unwrap_err().to_string();
             assert!(error.starts_with(&format!("`{app}` cannot be the name of an app; ")), "{error}");
         }

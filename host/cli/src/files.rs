@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-
-/// Folders of build tools, which are not searched.
-const IGNORED_FOLDERS: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
+use hatchery_wasm::IGNORED_FOLDERS;
 
 /// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and build tools' folders.
 pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
@@ -41,7 +39,9 @@ mod tests {
     #[test]
     fn files_are_found_in_all_folders_except_hidden_and_build_folders() {
         let folder = tempfile::tempdir().unwrap();
-        for path in ["x.yaml", "b/x.yaml", "a/deep/x.yaml", "target/x/x.yaml", ".git/x.yaml", "a/other.yaml"] {
+        for path in
+            ["x.yaml", "b/x.yaml", "a/deep/x.yaml", "target/x/x.yaml", "venv/x.yaml", ".git/x.yaml", "a/other.yaml"]
+        {
             let path = folder.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "").unwrap();

@@ -8,7 +8,7 @@ pub mod loader;
 pub mod models;
 pub(crate) mod names;
 pub(crate) mod revisions;
-mod scan;
+pub(crate) mod scan;
 pub mod settings;
 pub mod watch;
 

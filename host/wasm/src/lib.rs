@@ -22,6 +22,7 @@ mod runtime;
 pub use cache::{CacheState, CodeCache, file_sha256};
 pub use catalog::draining::DrainingRevision;
 pub use catalog::revisions::{Revisions, StoredRevision, component_files};
+pub use catalog::scan::IGNORED_FOLDERS;
 pub use catalog::{Catalog, FileState, FileStatus};
 pub use catalog::{inspect, loader, models, settings, watch};
 pub use compile::{CompileLimits, Compiler, Worker};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
 use notify::event::{EventKind, ModifyKind};
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{ErrorKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::mpsc;
 
 use crate::catalog::scan::is_ignored;
@@ -20,6 +20,8 @@ pub(super) struct FolderWatch {
     /// `None` if the system cannot watch files.
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
+    /// True once a folder could not be watched. The limit of a system is reported once, and not for each folder above it.
+    has_failed: bool,
     /// Paths that were removed or renamed since the last update. Their watches follow the old folders.
     moved: Arc<Mutex<Vec<PathBuf>>>,
     /// Keeps the channel open if there is no watcher.
@@ -33,7 +35,8 @@ impl FolderWatch {
         let root = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
         let watcher = watcher(root.clone(), moved.clone(), wake.clone());
         let watcher = watcher.inspect_err(|error| warn(directory, error)).ok();
-        Self { directory: directory.to_owned(), root, watcher, watched: BTreeSet::new(), moved, _wake: wake }
+        let (directory, watched) = (directory.to_owned(), BTreeSet::new());
+        Self { directory, root, watcher, watched, has_failed: false, moved, _wake: wake }
     }
 
     /// Watches exactly these folders. Returns true if there are new ones: what was written to them before caused no
@@ -50,7 +53,10 @@ impl FolderWatch {
         }
         let new: Vec<_> = folders.difference(&self.watched).cloned().collect();
         for folder in &new {
-            if let Err(error) = watcher.watch(folder, RecursiveMode::NonRecursive) {
+            let result = watcher.watch(folder, RecursiveMode::NonRecursive);
+            if let Err(error) = result.or_else(ignore_missing)
+                && !std::mem::replace(&mut self.has_failed, true)
+            {
                 warn(folder, &error);
             }
         }
@@ -60,8 +66,16 @@ impl FolderWatch {
     }
 }
 
+/// Ignores that a folder does not exist: it was removed since the scan.
+fn ignore_missing(error: notify::Error) -> notify::Result<()> {
+    if matches!(error.kind, ErrorKind::PathNotFound) { Ok(()) } else { Err(error) }
+}
+
 fn warn(folder: &Path, error: &notify::Error) {
-    tracing::warn!("{}: cannot watch it for changes, so they are detected a little later: {error}", folder.display());
+    tracing::warn!(
+        "{}: cannot watch it, and perhaps other folders, for changes, so they are detected a little later: {error}",
+        folder.display()
+    );
 }
 
 fn watcher(
@@ -91,9 +105,12 @@ fn is_irrelevant(directory: &Path, event: &notify::Event) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Duration;
 
     use notify::event::{AccessKind, CreateKind};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Level, Metadata, Subscriber};
 
     use super::*;
     use crate::catalog::scan::scan;
@@ -174,10 +191,54 @@ mod tests {
         }
     }
 
+    /// Counts warnings.
+    #[derive(Clone, Default)]
+    struct WarningCount(Arc<AtomicUsize>);
+
+    impl Subscriber for WarningCount {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == Level::WARN
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_that_cannot_be_watched_are_reported_once_and_missing_ones_are_not() {
+        let mut served = Served::new();
+        let warnings = WarningCount::default();
+        let mut update = |names: &[&str]| {
+            let folders: BTreeSet<_> = names.iter().map(|name| served.root.join(name)).collect();
+            tracing::subscriber::with_default(warnings.clone(), || served.watch.update(&folders));
+            warnings.0.load(Ordering::Relaxed)
+        };
+        assert_eq!(update(&["missing"]), 0);
+        // A link to itself cannot be watched.
+        for name in ["a", "b"] {
+            std::os::unix::fs::symlink(name, served.root.join(name)).unwrap();
+        }
+        assert_eq!(update(&["a", "b"]), 1);
+    }
+
     #[tokio::test]
     async fn hidden_folders_and_folders_of_build_tools_are_not_watched() {
         let mut served = Served::new();
-        for folder in [".hatchery", "dice/target/debug", "dice/src"] {
+        for folder in [".hatchery", "dice/target/debug", "dice/venv/lib", "dice/__pycache__", "dice/src"] {
             fs::create_dir_all(served.root.join(folder)).unwrap();
         }
         served.update();

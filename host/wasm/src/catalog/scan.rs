@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use hatchery_engine::yaml::ROOT_FILE;
 
-/// Folders of build tools, which are skipped.
-const IGNORED: &[&str] = &["target", "node_modules"];
+/// The names of folders of build tools, which are skipped.
+pub const IGNORED_FOLDERS: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
 
 /// The kind of a served file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(crate) fn is_ignored(directory: &Path, path: &Path) -> bool {
     let below = path.strip_prefix(directory).unwrap_or(path);
     below.components().any(|part| {
         let name = part.as_os_str().to_string_lossy();
-        name.starts_with('.') || IGNORED.contains(&name.as_ref())
+        name.starts_with('.') || IGNORED_FOLDERS.contains(&name.as_ref())
     })
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn scan(directory: &Path, writable_folders: &[PathBuf]) -> Scan {
                 continue;
             }
             if path.is_dir() {
-                if !IGNORED.contains(&name.as_ref()) && !is_link(&path) && !is_writable(&path) {
+                if !IGNORED_FOLDERS.contains(&name.as_ref()) && !is_link(&path) && !is_writable(&path) {
                     pending.push(path);
                 }
             } else if let (Some(kind), Some(version)) = (kind_of(&name), FileVersion::read(&path)) {
