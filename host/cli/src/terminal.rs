@@ -120,6 +120,12 @@ impl Drop for TerminalMode {
     }
 }
 
+/// Returns the number of lines of the terminal of stdin. `None` if there is no terminal, or it does not say.
+pub fn terminal_height() -> Option<usize> {
+    let size = io::stdin().is_terminal().then(|| stty(&["size"])).flatten()?;
+    size.split_whitespace().next()?.parse::<usize>().ok().filter(|lines| *lines > 0)
+}
+
 /// Returns the output of `stty` for the terminal of stdin.
 fn stty(args: &[&str]) -> Option<String> {
     let output = Command::new("stty").args(args).stdin(Stdio::inherit()).stderr(Stdio::null()).output().ok()?;

@@ -1,10 +1,12 @@
 //! `hatchery top`: what a running host does.
 
+use std::process::Stdio;
+
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::host::USER;
 use hatchery_tests::{Folder, Host, Socket, event, paths};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 const KEY: &str = "operator-key-0123456789";
 
@@ -70,7 +72,7 @@ async fn views_follow_each_other_until_a_signal() -> Result<()> {
     command
         .args(["top", &host.url, "--json", "--interval", "0.1", "--key-from", "OPERATOR_KEY"])
         .env("OPERATOR_KEY", KEY);
-    let mut child = command.stdout(std::process::Stdio::piped()).spawn()?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("stdout")?).lines();
     let mut next = async || -> Result<Value> {
         let line = tokio::time::timeout(hatchery_tests::host::TIMEOUT, lines.next_line()).await??;
@@ -82,6 +84,35 @@ async fn views_follow_each_other_until_a_signal() -> Result<()> {
     let id = child.id().context("it has ended")?.to_string();
     ensure!(tokio::process::Command::new("kill").args(["-INT", &id]).status().await?.success());
     ensure!(tokio::time::timeout(hatchery_tests::host::TIMEOUT, child.wait()).await??.success());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_view_fits_into_a_small_terminal() -> Result<()> {
+    const START: &str = "\u{1b}[H\u{1b}[J";
+    let host = serve().await?;
+    let mut script = tokio::process::Command::new("script");
+    let command = format!("stty rows 5 cols 40; '{}' top {}", paths::hatchery()?.display(), host.url);
+    script.args(["-qec", &command, "/dev/null"]).env("TERM", "xterm").env("HATCHERY_KEY", KEY).kill_on_drop(true);
+    let mut top = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+        Ok(top) => top,
+        Err(error) => {
+            hatchery_tests::skip("a view in a terminal", &format!("script: {error}"));
+            return Ok(());
+        }
+    };
+    let (mut stdout, mut output) = (top.stdout.take().context("stdout")?, String::new());
+    while output.matches(START).count() < 2 {
+        let mut bytes = [0; 4096];
+        let count = tokio::time::timeout(hatchery_tests::host::TIMEOUT, stdout.read(&mut bytes)).await??;
+        ensure!(count > 0, "it has ended: {output:?}");
+        output.push_str(&String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()));
+    }
+    let view = output.split(START).nth(1).context("a view")?;
+    ensure!(view.contains("hatchery ") && view.lines().count() == 5, "{output:?}");
+    ensure!(output.contains("\u{1b}[?7l"), "long lines are cut off: {output:?}");
+    top.stdin.take().context("stdin")?.write_all(b"q").await?;
+    ensure!(tokio::time::timeout(hatchery_tests::host::TIMEOUT, top.wait()).await??.success());
     Ok(())
 }
 

@@ -11,9 +11,9 @@ use tokio::io::AsyncReadExt;
 
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
-use crate::terminal::{plain_stdout, stdout};
+use crate::terminal::{plain_stdout, stdout, terminal_height};
 use host_client::{HostClient, Snapshot};
-use screen::{RawTerminal, render};
+use screen::{RawTerminal, clip, render};
 
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  hatchery top\n  hatchery top https://agents.example --key-from OPERATOR_KEY\n  \
@@ -74,7 +74,8 @@ async fn watch(client: &HostClient, args: &Args, is_screen: bool) -> anyhow::Res
                 let snapshot = client.snapshot().await?;
                 if is_screen {
                     // In one write, so that it does not flicker.
-                    let view = format!("\x1b[H\x1b[J{}", render(&snapshot).replace('\n', "\r\n"));
+                    let view = clip(&render(&snapshot), terminal_height()).replace('\n', "\r\n");
+                    let view = format!("\x1b[H\x1b[J{view}");
                     stdout().write_all(view.as_bytes())?;
                     stdout().flush()?;
                 } else {

@@ -11,8 +11,8 @@ use crate::terminal::{BOLD, DIM, ERROR, TerminalMode, stdout, truncate};
 /// Maximum number of lines of each list.
 const MAX_LINES: usize = 15;
 
-/// A terminal in raw mode, which reports keys at once. The drop restores it. Without `stty`, keys need the return
-/// key.
+/// A terminal in raw mode, which reports keys at once and cuts off long lines. The drop restores it. Without `stty`, keys
+/// need the return key.
 pub(super) struct RawTerminal {
     _mode: TerminalMode,
 }
@@ -20,15 +20,15 @@ pub(super) struct RawTerminal {
 impl RawTerminal {
     pub(super) fn enter() -> Self {
         let mode = TerminalMode::change(&["-icanon", "-echo", "min", "1"]);
-        // The alternate screen, without the cursor.
-        write("\x1b[?1049h\x1b[?25l");
+        // The alternate screen, without the cursor and without wrapping lines.
+        write("\x1b[?1049h\x1b[?25l\x1b[?7l");
         Self { _mode: mode }
     }
 }
 
 impl Drop for RawTerminal {
     fn drop(&mut self) {
-        write("\x1b[?25h\x1b[?1049l");
+        write("\x1b[?7h\x1b[?25h\x1b[?1049l");
     }
 }
 
@@ -45,6 +45,11 @@ pub(super) fn render(snapshot: &Snapshot) -> String {
     components(&mut view, &snapshot.stats);
     events(&mut view, &snapshot.events);
     view
+}
+
+/// Returns the lines of a view that the terminal has room for: further ones would scroll the first away.
+pub(super) fn clip(view: &str, height: Option<usize>) -> String {
+    view.lines().take(height.unwrap_or(usize::MAX)).collect::<Vec<_>>().join("\n")
 }
 
 fn head(stats: &Stats) -> String {
@@ -173,6 +178,13 @@ mod tests {
         assert!(place("busy") < place("idle"), "{view}");
         assert!(has(&["broken.wasm", "not", "a", "component"]), "{view}");
         assert!(has(&["runEnded", "dice", "CANCELLED"]), "{view}");
+    }
+
+    #[test]
+    fn a_view_has_at_most_the_lines_of_the_terminal() {
+        assert_eq!(clip("a\n\nb\nc", Some(3)), "a\n\nb");
+        assert_eq!(clip("a\nb", Some(3)), "a\nb");
+        assert_eq!(clip("a\nb", None), "a\nb");
     }
 
     #[test]
