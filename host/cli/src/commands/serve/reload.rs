@@ -10,8 +10,9 @@ use hatchery_server::AppState;
 use hatchery_telemetry::TraceStore;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exposure::{allowed_hosts, default_dev_ui};
 use super::listen::ListenAddress;
-use super::{ServerArgs, allowed_hosts, default_dev_ui, server_config};
+use super::{ServerArgs, server_config};
 use crate::audit;
 
 /// A listener for SIGHUP.
