@@ -86,7 +86,8 @@ impl Command {
     /// Returns the log filter that is used if `HATCHERY_LOG` is not set.
     pub fn default_log_filter(&self) -> &'static str {
         match self {
-            Self::Serve(_) | Self::Dev(_) => "info,notify=warn,rmcp=warn",
+            // `notify` warns of folders that were removed while it watched them.
+            Self::Serve(_) | Self::Dev(_) => "info,notify=error,rmcp=warn",
             // The command prints failed runs itself. Log lines of components are shown to their author.
             Self::Run(_) => {
                 "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery::component=info"

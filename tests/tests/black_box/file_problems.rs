@@ -58,6 +58,32 @@ async fn a_folder_that_cannot_be_read_is_reported_once() -> Result<()> {
 }
 
 #[tokio::test]
+async fn no_warning_follows_when_folders_are_removed_or_moved() -> Result<()> {
+    let folder = hello()?;
+    for number in 0..5 {
+        std::fs::create_dir_all(folder.file(&format!("empty/{number}")))?;
+    }
+    let host = Host::serve(&folder).await?;
+    for name in ["one", "two", "three"] {
+        folder.put(&format!("{name}/root_agent.yaml"), HELLO)?;
+        host.wait_for_app(name).await?;
+        std::fs::remove_dir_all(folder.file(name))?;
+        host.wait_until("it is gone", |components| !has_app(components, name)).await?;
+    }
+    let is_missing = |components: &Value| components["files"].to_string().contains("the folder cannot be read");
+    let moved = folder.data().join("moved");
+    std::fs::rename(folder.served(), &moved)?;
+    host.wait_until("the served folder is missing", is_missing).await?;
+    std::fs::rename(&moved, folder.served())?;
+    host.wait_until("it is there again", |components| !is_missing(components)).await?;
+    folder.put("last/root_agent.yaml", HELLO)?;
+    host.wait_for_log("hello, last").await?;
+    let log = host.log();
+    assert!(!log.contains("cannot watch") && !log.contains("notify::"), "{log}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_missing_key_of_a_model_is_shown_before_the_first_message_and_read_from_the_env_file() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("hello/root_agent.yaml", HELLO.replace("scripted:answers.yaml", "gemini-2.5-flash"))?;
