@@ -93,8 +93,8 @@ impl ComponentFolder {
     }
 
     /// Pulls a component and adds it to the lockfile. If it is already locked to this reference, it is restored. A
-    /// component that is locked to another reference, or a file that was not pulled, is only replaced in
-    /// [`PullMode::Update`].
+    /// component that is locked to another reference, or a file with other content that was not pulled, is only replaced
+    /// in [`PullMode::Update`].
     ///
     /// # Errors
     /// If the name is in use, the component cannot be pulled, is invalid or lacks a required signature, or another pull
@@ -126,10 +126,12 @@ impl ComponentFolder {
             (None, PullMode::Locked) => {
                 return Err(RegistryError::NotLocked { name: name.to_owned(), path: Lockfile::path(&self.path) });
             }
-            (None, PullMode::Add) if exists => {
-                return Err(RegistryError::FileExists { path: self.component_path(name) });
+            (None, PullMode::Add) => {
+                if exists {
+                    self.check_existing(name, reference).await?;
+                }
+                self.update(name, reference, None).await?
             }
-            (None, PullMode::Add) => self.update(name, reference, None).await?,
         };
         self.store(verified, before, mode).await
     }
@@ -193,8 +195,8 @@ impl ComponentFolder {
             return Err(RegistryError::ConcurrentPull { name: pulled.name, path: Lockfile::path(&self.path) });
         }
         if let Some(files) = files {
-            if current.is_none() && mode == PullMode::Add && pulled.file.exists() {
-                return Err(RegistryError::FileExists { path: pulled.file });
+            if current.is_none() && mode == PullMode::Add {
+                check_content(&pulled.file, &pulled.digest).await?;
             }
             write(&pulled.file, files).await?;
         }
@@ -203,6 +205,13 @@ impl ComponentFolder {
             lock.write(&self.path).await?;
         }
         Ok(pulled)
+    }
+
+    /// Checks that a file without an entry in the lockfile is the component of `reference`: a pull that is killed after it
+    /// has written the file leaves one. Any other file is an error, before anything is downloaded.
+    async fn check_existing(&self, name: &str, reference: &Reference) -> Result<(), RegistryError> {
+        let ResolvedReference { layer, .. } = self.client.resolve(reference).await?;
+        check_content(&self.component_path(name), &layer.digest).await
     }
 
     /// Verifies the file, or pulls the locked component if it is missing.
@@ -313,6 +322,14 @@ impl ComponentFolder {
             change,
             warnings,
         }
+    }
+}
+
+/// Checks that a file does not exist or has this digest.
+async fn check_content(path: &Path, digest: &Digest) -> Result<(), RegistryError> {
+    match file::read(path).await? {
+        Some(bytes) if Digest::compute(&bytes) != *digest => Err(RegistryError::FileExists { path: path.to_owned() }),
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::folder::{ComponentFolder, PullMode};
+use crate::folder::{Change, ComponentFolder, PullMode};
 use crate::lock::Lockfile;
 use crate::signature::SignatureVerifier;
 
@@ -374,4 +374,34 @@ async fn a_file_that_appears_during_a_pull_is_kept() {
     let pulled = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await;
     assert!(matches!(pulled, Err(RegistryError::FileExists { path }) if path == file));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn a_pull_that_was_killed_before_it_wrote_the_lockfile_can_be_repeated() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("x.wasm"), COMPONENT).unwrap();
+    let fake = start_with_component(|| panic!("nothing is downloaded again")).await;
+    let pulled = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await.unwrap();
+    assert_eq!(pulled.change, Change::Added);
+    assert!(Lockfile::read(folder.path()).await.unwrap().components.contains_key("x"));
+}
+
+#[tokio::test]
+async fn a_download_that_ends_early_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let artifact = Artifact::new(&Interfaces::default(), Bytes::from_static(COMPONENT.as_bytes()), None).unwrap();
+    let manifest = serde_json::to_string(&artifact.manifest).unwrap();
+    let half = COMPONENT.get(..4).unwrap();
+    let fake = FakeRegistry::start(move |head, _| match head {
+        head if head.contains("/blobs/") => {
+            let length = COMPONENT.len();
+            Reply::Text(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{half}"))
+        }
+        head if head.contains("/manifests/") => response("200 OK", "", &manifest),
+        _ => response("200 OK", "", "{}"),
+    })
+    .await;
+    let error = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await.unwrap_err().to_string();
+    assert!(error.starts_with(&format!("the registry {} cannot be reached: ", fake.address)), "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
