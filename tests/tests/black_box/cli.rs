@@ -1,9 +1,7 @@
 //! The command line.
 
 use std::ffi::OsStr;
-use std::fs::Permissions;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -434,44 +432,5 @@ async fn schemas_completions_and_man_pages_are_generated() -> Result<()> {
     let man = hatchery(&folder.served(), &["completions", "--man", "man"]).await?;
     assert!(man.success, "{}", man.stderr);
     assert!(folder.file("man/hatchery.1").is_file() && folder.file("man/hatchery-dev.1").is_file());
-    Ok(())
-}
-
-#[tokio::test]
-async fn grants_are_shown_and_added_to_the_file_with_its_comments() -> Result<()> {
-    let folder = Folder::empty()?;
-    folder.put("seeker.wasm", paths::component("seeker")?)?;
-    let file = "# mine\nserver: {}   # nothing yet\n";
-    folder.put("hatchery.yaml", file)?;
-    std::fs::set_permissions(folder.file("hatchery.yaml"), Permissions::from_mode(0o600))?;
-    let request = hatchery(&folder.served(), &["grant", "seeker"]).await?;
-    assert!(!request.success && request.stderr.contains("pass --yes to add these lines"), "{}", request.stderr);
-    let lines = "components:\n  seeker:\n    grants:\n      models: [\"seek-*\"]\n      memory: read\n";
-    assert!(
-        request.stdout.starts_with(lines) && request.stdout.contains("# models: it asks around"),
-        "{}",
-        request.stdout
-    );
-    assert_eq!(std::fs::read_to_string(folder.file("hatchery.yaml"))?, file);
-    let granted = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
-    ensure!(granted.success, "{}", granted.stderr);
-    assert!(
-        granted.stderr.contains("not added: `files`, since only you know which FOLDER to give"),
-        "{}",
-        granted.stderr
-    );
-    let text = std::fs::read_to_string(folder.file("hatchery.yaml"))?;
-    assert_eq!(text, format!("{file}{lines}      state: {{read: [\"app:theme\"]}}\n"));
-    let mode = std::fs::metadata(folder.file("hatchery.yaml"))?.permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "what only its owner could read stays so");
-    // A folder of the host is the operator's choice.
-    let rest = hatchery(&folder.served(), &["grant", "seeker", "--yes"]).await?;
-    assert!(!rest.success && !rest.stdout.contains("models") && rest.stdout.contains("files: ["), "{}", rest.stdout);
-    std::fs::create_dir(folder.file("data"))?;
-    folder.put("hatchery.yaml", format!("{text}      files: [{{host: data, guest: /data, access: read}}]\n"))?;
-    let all = hatchery(&folder.served(), &["grant", "seeker"]).await?;
-    assert!(all.success && all.stdout.contains("has all grants that it requests"), "{}{}", all.stdout, all.stderr);
-    let unknown = hatchery(&folder.served(), &["grant", "nobody"]).await?;
-    assert!(unknown.stderr.contains("no component `nobody` in .; available: seeker"), "{}", unknown.stderr);
     Ok(())
 }

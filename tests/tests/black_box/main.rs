@@ -20,6 +20,7 @@ mod doctor;
 mod evaluation;
 mod file_problems;
 mod first_day;
+mod grant;
 mod guide;
 mod hostile;
 mod hot_loading;

@@ -1,5 +1,6 @@
 //! `hatchery grant`: adds the grants that a component requests to `hatchery.yaml`.
 
+use std::fs::File;
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -62,6 +63,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     if !yes && !confirm(&target)? {
         return Ok(Outcome::Failure);
     }
+    let _lock = lock(&dir);
     let text = match std::fs::read_to_string(&target) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -100,6 +102,14 @@ fn find_component(dir: &Path, component: &str, settings: &Settings) -> anyhow::R
             bail!("{} are components named `{component}`; rename or remove one", files.join(" and "))
         }
     }
+}
+
+/// Locks a folder until the result is dropped, so that of two grants at the same time none is lost. `None` if it cannot
+/// be locked.
+fn lock(folder: &Path) -> Option<File> {
+    let folder = File::open(folder).ok()?;
+    folder.lock().ok()?;
+    Some(folder)
 }
 
 /// Returns the access for a file that replaces `file`: what is only for its owner stays so.
