@@ -82,7 +82,8 @@ pub(crate) struct StoredNames {
 }
 
 impl StoredNames {
-    /// Collects the names of a host that serves `directory`.
+    /// Collects the names of a host that serves `directory`. JSON has only paths that are UTF-8, so others keep their names
+    /// until the host stops.
     pub(crate) fn new(
         directory: &Path,
         components: &BTreeMap<String, PathBuf>,
@@ -91,7 +92,8 @@ impl StoredNames {
     ) -> Self {
         let relative = |files: &BTreeMap<String, PathBuf>| {
             let relative = |file: &PathBuf| file.strip_prefix(directory).unwrap_or(file).to_owned();
-            files.iter().map(|(name, file)| (name.clone(), relative(file))).collect()
+            let files = files.iter().map(|(name, file)| (name.clone(), relative(file)));
+            files.filter(|(_, file)| file.to_str().is_some()).collect()
         };
         Self { components: relative(components), apps: relative(apps), items: items.clone() }
     }
@@ -196,5 +198,21 @@ mod tests {
         fs::write(&file, "{").unwrap();
         assert_eq!(StoredNames::read(&file), StoredNames::default());
         assert_eq!(StoredNames::read(&folder.path().join("none")), StoredNames::default());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_that_is_not_utf8_does_not_keep_other_names_from_being_stored() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("names.json");
+        let foreign = PathBuf::from(std::ffi::OsString::from_vec(b"here/\xff/root_agent.yaml".to_vec()));
+        let app = |path: &str| PathBuf::from(path);
+        let apps = BTreeMap::from([("one".to_owned(), app("here/one/root_agent.yaml")), ("two".to_owned(), foreign)]);
+        let names = StoredNames::new(Path::new("here"), &BTreeMap::new(), &apps, &NameOwners::default());
+        assert!(names.write(&file));
+        let [_, stored] = StoredNames::read(&file).files(Path::new("here"));
+        assert_eq!(stored, BTreeMap::from([("one".to_owned(), app("here/one/root_agent.yaml"))]));
     }
 }
