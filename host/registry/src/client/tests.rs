@@ -392,13 +392,15 @@ async fn a_download_that_ends_early_leaves_nothing() {
     let artifact = Artifact::new(&Interfaces::default(), Bytes::from_static(COMPONENT.as_bytes()), None).unwrap();
     let manifest = serde_json::to_string(&artifact.manifest).unwrap();
     let half = COMPONENT.get(..4).unwrap();
-    let fake = FakeRegistry::start(move |head, _| match head {
-        head if head.contains("/blobs/") => {
+    let fake = FakeRegistry::start(move |head, _| {
+        if head.contains("/blobs/") {
             let length = COMPONENT.len();
             Reply::Text(format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{half}"))
+        } else if head.contains("/manifests/") {
+            response("200 OK", "", &manifest)
+        } else {
+            response("200 OK", "", "{}")
         }
-        head if head.contains("/manifests/") => response("200 OK", "", &manifest),
-        _ => response("200 OK", "", "{}"),
     })
     .await;
     let error = folder_of(&folder, &fake).add(&fake.reference(), None, PullMode::Add).await.unwrap_err().to_string();
