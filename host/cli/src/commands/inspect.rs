@@ -63,9 +63,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 } else {
                     print(&inspection, limits, &file)?
                 }
-                for doubt in uncallable_tools(&inspection) {
-                    let (file, doubt) = (printable_path(&file), escape_control(&doubt));
-                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {file}: {doubt}");
+                for warning in uncallable_tools(&inspection) {
+                    let (file, warning) = (printable_path(&file), escape_control(&warning));
+                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {file}: {warning}");
                 }
             }
             Err(error) => {

@@ -101,11 +101,11 @@ fn problem(tree: &AgentTree, id: AgentId) -> Option<(String, &'static str)> {
 /// Returns an error for each tool that no model can call.
 fn check_tools(component: &Arc<Component>) -> Vec<Finding> {
     let tools = component.names(ItemKind::Tool).filter_map(|name| component.tool(name));
-    let doubts = tools.filter_map(|tool| {
+    let problems = tools.filter_map(|tool| {
         let declaration = tool.declaration();
         check_parameters(&format!("{}/{}", component.name(), declaration.name), declaration.parameters.as_ref())
     });
-    doubts.map(Finding::error).collect()
+    problems.map(Finding::error).collect()
 }
 
 fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {

@@ -94,26 +94,34 @@ impl Project {
         let changed = self.changed_file(&sources);
         self.built = Some(sources);
         match changed {
-            Some(file) => say(&format!("{DIM}{} has changed, building {folder}{DIM:#}", file.display())),
-            None => say(&format!("{DIM}building {folder}{DIM:#}")),
+            Some(file) => print_line(&format!("{DIM}{} has changed, building {folder}{DIM:#}", file.display())),
+            None => print_line(&format!("{DIM}building {folder}{DIM:#}")),
         }
         let options = BuildOptions { profile: profile.to_owned(), out: None, is_checked: true, is_development: true };
         match build_project(&self.folder, options).await {
-            Ok(BuildResult::Built(built)) if built.is_unchanged => say(&format!("{DIM}nothing has changed{DIM:#}")),
+            Ok(BuildResult::Built(built)) if built.is_unchanged => {
+                print_line(&format!("{DIM}nothing has changed{DIM:#}"))
+            }
             Ok(BuildResult::Built(built)) => {
-                say(&format!("built {BOLD}{}{BOLD:#}{}", built.file.display(), escape_control(&built.items)));
+                print_line(&format!("built {BOLD}{}{BOLD:#}{}", built.file.display(), escape_control(&built.items)));
                 for warning in &built.warnings {
-                    say(&format!("{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
+                    print_line(&format!("{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
                 }
             }
             Ok(BuildResult::Failed) => {
-                say(&format!("{ERROR}error:{ERROR:#} {folder} was not built; the previous version keeps serving"));
+                print_line(&format!(
+                    "{ERROR}error:{ERROR:#} {folder} was not built; the previous version keeps serving"
+                ));
             }
             Ok(BuildResult::Rejected(reason)) => {
                 let reason = escape_control(&reason);
-                say(&format!("{ERROR}error:{ERROR:#} {folder} compiles, but a host would not load it: {reason}"));
+                print_line(&format!(
+                    "{ERROR}error:{ERROR:#} {folder} compiles, but a host would not load it: {reason}"
+                ));
             }
-            Err(error) => say(&format!("{ERROR}error:{ERROR:#} {folder}: {}", format_error(&error))),
+            Err(error) => {
+                print_line(&format!("{ERROR}error:{ERROR:#} {folder}: {}", escape_control(&format_error(&error))))
+            }
         }
     }
 
@@ -129,7 +137,7 @@ impl Project {
 }
 
 /// Prints a line on stderr, among the lines of the log.
-fn say(line: &str) {
+fn print_line(line: &str) {
     progress::suspend(|| anstream::eprintln!("{line}"));
 }
 
