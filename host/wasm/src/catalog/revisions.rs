@@ -251,6 +251,7 @@ fn timestamp(time: SystemTime) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use super::*;
 
@@ -287,8 +288,12 @@ mod tests {
         assert!(revisions.names().unwrap().is_empty() && listed(&revisions).is_empty());
         let [a, b, c] = ["a", "b", "c"].map(|text| (text.as_bytes(), sha256(text.as_bytes())));
         let store = |(bytes, hash): &(&[u8], String)| {
-            // File systems have a coarse clock.
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            // File systems have a coarse clock, so what has served is made older.
+            for earlier in listed(&revisions) {
+                let copy = fs::File::options().write(true).open(revisions.path("swap", &earlier)).unwrap();
+                let served = copy.metadata().unwrap().modified().unwrap();
+                copy.set_modified(served - Duration::from_secs(1)).unwrap();
+            }
             revisions.store("swap", hash, bytes, Path::new("swap.wasm"));
         };
         for revision in [&a, &b, &c] {
