@@ -10,7 +10,7 @@ use hatchery_tests::host::TIMEOUT;
 use hatchery_tests::{Folder, Host, paths};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::UnixStream;
+use tokio::net::{TcpListener, UnixStream};
 use tokio::process::{Child, ChildStdout, Command};
 
 /// A host on a Unix socket, beside a service manager.
@@ -146,6 +146,22 @@ async fn a_host_that_stops_waits_for_runs_and_a_second_signal_ends_it_at_once() 
     host.wait_for_log("stopping: waiting for active runs").await?;
     ensure!(!host.stop().await?, "a run was ended, so the exit code is not 0");
     drop(run);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_host_that_is_stopped_while_it_starts_has_the_exit_code_of_any_stop() -> Result<()> {
+    let folder = folder()?;
+    // A database that accepts connections and never answers.
+    let database = TcpListener::bind("127.0.0.1:0").await?;
+    let uri = format!("postgres://ada@{}/sessions", database.local_addr()?);
+    let mut command = paths::command()?;
+    command.args(["serve", "--port", "0", "--session-service", &uri]).arg(folder.served());
+    let mut host = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let _connection = tokio::time::timeout(TIMEOUT, database.accept()).await??;
+    let id = host.id().context("it has already ended")?.to_string();
+    ensure!(Command::new("kill").args(["-TERM", &id]).status().await?.success());
+    ensure!(tokio::time::timeout(TIMEOUT, host.wait()).await??.success(), "systemd would take it for a failure");
     Ok(())
 }
 

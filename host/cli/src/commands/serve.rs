@@ -146,7 +146,8 @@ pub async fn serve(
     let listen = args.listen()?;
     let hangup = Hangup::listen()?;
     let Some(started) = start_host(dir, &args, &listen, watch, &mut interrupts).await? else {
-        return Ok(Outcome::Interrupted);
+        tracing::info!("stopped before it served");
+        return Ok(Outcome::Success);
     };
     let StartedHost { host, config_file, telemetry, is_loading } = started;
     let OpenServer { server, listen, url, a2a, has_auth, has_dev_ui } =
