@@ -17,6 +17,9 @@ const MAX_LINE: usize = 4096;
 /// Bytes that each line counts beside its text, for the labels that the host adds.
 const LINE_COST: usize = 128;
 
+/// Bytes that a field of a line counts beside its name and value: a space and an equals sign.
+const FIELD_COST: usize = 2;
+
 /// Maximum number of lines of one call in the audit log.
 const MAX_AUDIT_LINES: u32 = 16;
 
@@ -82,7 +85,8 @@ impl GuestLog {
 
     /// Writes a line through the guest's `log` import.
     pub(crate) fn log(&self, level: &str, message: &str, fields: &[(String, String)]) -> Result<(), LimitExceeded> {
-        let size = message.len() + fields.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        let fields_size: usize = fields.iter().map(|(key, value)| key.len() + value.len() + FIELD_COST).sum();
+        let size = message.len() + fields_size;
         let labels = {
             let mut state = self.state();
             state.charge(size + LINE_COST, &self.0.limits)?;
@@ -278,6 +282,14 @@ mod tests {
         let log = new_log(2 * (MAX_LINE as u64 + 128));
         log.write("stderr", &[b'x'; 2 * MAX_LINE]);
         assert_eq!(log.state().used, 2 * (MAX_LINE as u64 + 128), "a long line is several");
+    }
+
+    #[test]
+    fn many_empty_fields_use_the_budget_up() {
+        let log = new_log(128 + 20);
+        let fields = vec![(String::new(), String::new()); 11];
+        assert!(log.log("info", "", &fields).is_err());
+        log.log("info", "", &fields[1..]).unwrap();
     }
 
     #[test]
