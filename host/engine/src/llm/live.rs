@@ -297,7 +297,7 @@ impl<'a> Conversation<'a> {
                 self.emit_model_speech(event, TurnEnd::default(), None).await?;
             }
             LiveResponse::ToolCalls(calls) => self.handle_calls(calls).await?,
-            LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(ids),
+            LiveResponse::ToolCallsCancelled(ids) => self.tools.cancel(&ids),
             LiveResponse::Interrupted => {
                 self.end_turn(TurnEnd { interrupted: Some(true), ..TurnEnd::default() }).await?;
             }

@@ -185,6 +185,22 @@ async fn what_a_callback_changes_is_not_stored_with_the_answer_to_a_call_that_th
     assert_eq!(changed, ["root: never mind"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_is_answered_although_the_model_has_cancelled_its_id_before() {
+    let model = LiveModel::new([vec![
+        Step::Send(LiveResponse::ToolCallsCancelled(vec!["c1".into(), "c2".into()])),
+        call("c1", "echo", json!({})),
+        result("c1", "echo", json!({"ran": 1})),
+        complete(),
+    ]]);
+    let root = model.agent("root", |llm| llm.tools = vec![tool("echo", |_, _| Ok(json!({"ran": 1})))]);
+    let app = Harness::new(root).await;
+    let mut live = Live::start(&app).await;
+    let events = tokio::time::timeout(Duration::from_secs(60), live.ask("hi")).await.expect("the call has no answer");
+    assert_eq!(events, ["root: call echo{}", r#"root: answer echo{"ran":1}"#]);
+    live.finish().await;
+}
+
 #[tokio::test]
 async fn agents_transfer_within_a_conversation_and_the_target_keeps_it() {
     let transfer = || call("c1", "transfer_to_agent", json!({"agent_name": "child"}));

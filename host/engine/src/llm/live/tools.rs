@@ -1,6 +1,6 @@
 //! Tool calls of a live model, which run concurrently with the conversation.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -72,14 +72,15 @@ pub(super) struct RunningTools<'a> {
     /// Calls that do not run yet.
     started: Vec<Batch<'a>>,
     tokens: Vec<(HashSet<String>, CancellationToken)>,
-    /// Ids of calls whose responses the model does not expect.
-    cancelled: HashSet<String>,
+    /// Whether the model expects the response to each call, by the id of the call.
+    is_expected: HashMap<String, bool>,
 }
 
 impl<'a> RunningTools<'a> {
     /// Starts the calls of an event. They run once [`RunningBatches`] has them.
     pub(super) fn start(&mut self, driver: &'a LoopDriver<'a>, event: Arc<Event>) {
-        let ids = event.function_calls().filter_map(|call| call.id.clone()).collect();
+        let ids: HashSet<String> = event.function_calls().filter_map(|call| call.id.clone()).collect();
+        self.is_expected.extend(ids.iter().map(|id| (id.clone(), true)));
         let token = CancellationToken::new();
         self.tokens.retain(|(_, token)| !token.is_cancelled());
         self.tokens.push((ids, token.clone()));
@@ -97,20 +98,29 @@ impl<'a> RunningTools<'a> {
         }));
     }
 
-    /// Cancels calls. The calls of one message run together, so they end once all of them are cancelled.
-    pub(super) fn cancel(&mut self, ids: Vec<String>) {
-        self.cancelled.extend(ids);
+    /// Cancels calls. The calls of one message run together, so they end once all of them are cancelled. Unknown ids are
+    /// not kept: the model of a component can send any number of them.
+    pub(super) fn cancel(&mut self, ids: &[String]) {
+        for id in ids {
+            if let Some(is_expected) = self.is_expected.get_mut(id) {
+                *is_expected = false;
+            }
+        }
         for (ids, token) in &self.tokens {
-            if ids.is_subset(&self.cancelled) {
+            if !ids.iter().any(|id| self.expects(id)) {
                 token.cancel();
             }
         }
     }
 
+    /// Returns false if the model has cancelled the call with this id.
+    fn expects(&self, id: &str) -> bool {
+        self.is_expected.get(id) != Some(&false)
+    }
+
     /// Returns the responses that the model expects.
     pub(super) fn expected_responses(&self, event: &Event) -> Vec<FunctionResponse> {
-        let is_expected =
-            |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| !self.cancelled.contains(id));
+        let is_expected = |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| self.expects(id));
         event.function_responses().filter(is_expected).cloned().collect()
     }
 }
