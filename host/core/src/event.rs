@@ -298,7 +298,8 @@ impl UsageMetadata {
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
 
-    /// Adds the tokens of a later report. Of an unknown key, the later value counts.
+    /// Adds the tokens of a later report, and takes over its unknown keys, if it has any. The keys of earlier reports are
+    /// dropped, so that many reports take no more memory than one.
     pub fn add(&mut self, later: &Self) {
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
@@ -311,8 +312,8 @@ impl UsageMetadata {
         self.thoughts_token_count = sum(self.thoughts_token_count, later.thoughts_token_count);
         self.cached_content_token_count = sum(self.cached_content_token_count, later.cached_content_token_count);
         self.total_token_count = total;
-        for (key, value) in &later.extra {
-            self.extra.insert(key.clone(), value.clone());
+        if !later.extra.is_empty() {
+            self.extra.clone_from(&later.extra);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Blob, CallContext, Callback, Content, Event, HookPoint, JsonMap, LiveRequest, Plugin, QueuedRequest, Reservation,
-    RunError, SpanData, SpanExporter, SpanOperation, Tool, TraceParent,
+    Blob, CallContext, Callback, Content, Event, HookPoint, JsonMap, LiveRequest, LiveResponse, Plugin, QueuedRequest,
+    Reservation, RunError, SpanData, SpanExporter, SpanOperation, Tool, TraceParent,
 };
 use hatchery_engine::build::function_tool;
 use hatchery_engine::{LiveRunRequest, Plugins, Runner};
@@ -296,6 +296,23 @@ async fn what_a_live_model_does_has_spans_with_its_tokens_in_the_trace_of_the_ca
     assert_eq!(session.events.iter().filter_map(|event| tokens(event)).collect::<Vec<_>>(), [7, 5]);
     let answer = session.events.iter().find(|event| tokens(event) == Some(5)).unwrap();
     assert_eq!(calls[1].get("gcp.vertex.agent.event_id").and_then(|id| id.as_str()), Some(&*answer.id));
+}
+
+#[tokio::test]
+async fn of_several_reports_of_usage_the_last_has_the_unknown_keys() {
+    let report = |key: &str| {
+        let usage = json!({"promptTokenCount": 1, key: [1]});
+        Step::Send(LiveResponse::Usage(serde_json::from_value(usage).unwrap()))
+    };
+    let model = LiveModel::new([vec![report("first"), report("second"), used(1), text_reply("one"), complete()]]);
+    let app = Harness::new(model.agent("root", |_| {})).await;
+    let mut live = Live::start(&app).await;
+    live.ask("hi").await;
+    live.finish().await;
+    let session = app.session().await;
+    let usage = session.events.iter().find_map(|event| event.usage_metadata.clone()).unwrap();
+    assert_eq!(usage.prompt_token_count, Some(3));
+    assert!(usage.extra.keys().eq(["second"]), "{usage:?}");
 }
 
 #[tokio::test]
