@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{RunError, StoreError};
 use crate::id::SessionKey;
+use crate::text::truncate_bytes;
 use crate::time::Timestamp;
 
 /// The state of a run. [`StoredRun::apply`] is the only place that changes it.
@@ -87,6 +88,9 @@ pub enum RunTransition {
     RequestCancel,
 }
 
+/// Maximum size in bytes of the message of a failure, before it is cut. A message may quote data of a component.
+const MAX_FAILURE_MESSAGE: usize = 16 << 10;
+
 /// The error of a failed run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailure {
@@ -97,9 +101,9 @@ pub struct RunFailure {
 }
 
 impl RunFailure {
-    /// Returns the stored form of an error.
+    /// Returns the stored form of an error. A message of more than 16 KiB is cut.
     pub fn new(error: &RunError) -> Self {
-        Self { code: error.code().into(), message: error.client_message() }
+        Self { code: error.code().into(), message: truncate_bytes(&error.client_message(), MAX_FAILURE_MESSAGE) }
     }
 }
 

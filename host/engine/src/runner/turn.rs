@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
     RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
-    TimeKind, TurnLease, USER_AUTHOR, escape_control,
+    TimeKind, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -36,6 +36,9 @@ use crate::history::contents::PromptViews;
 use crate::plugins::Plugins;
 use crate::provenance::Verifier;
 use crate::run::{AgentOutcome, AgentScope, Replay, RunContext};
+
+/// Maximum size in bytes of a failure in the log.
+const MAX_LOGGED_FAILURE: usize = 16 << 10;
 
 /// The parameters of a turn.
 pub(super) struct TurnRequest {
@@ -409,13 +412,14 @@ async fn report(run: &RunContext, log: &EventLog, error: &RunError) -> bool {
     }
     tracing::warn!(
         invocation = %invocation.id, session = %invocation.session_key, code = error.code(),
-        "run failed: {}", escape_control(&error.to_string())
+        "run failed: {}", escape_control(&truncate_bytes(&error.to_string(), MAX_LOGGED_FAILURE))
     );
+    let RunFailure { code, message } = RunFailure::new(error);
     let mut data = EventData {
         invocation_id: invocation.id.clone(),
         author: run.failed_agent(),
-        error_code: Some(error.code().into()),
-        error_message: Some(error.client_message()),
+        error_code: Some(code),
+        error_message: Some(message),
         ..EventData::default()
     };
     invocation.run_config.add_custom_metadata(&mut data);

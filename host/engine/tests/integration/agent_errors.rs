@@ -1,9 +1,12 @@
-//! Callbacks that recover from the failure of an agent.
+//! Failures of agents: callbacks that recover from them, and their reports.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{Agent, AgentKind, CallContext, Callback, Content, HookPoint, ModelErrorKind, RunError};
+use hatchery_core::{
+    Agent, AgentContext, AgentKind, CallContext, Callback, Content, CustomAgent, CustomAgentSpec, HookPoint,
+    ModelErrorKind, RunError,
+};
 use hatchery_models::scripted::{Reply, Scripted};
 
 use crate::support::*;
@@ -65,4 +68,26 @@ async fn callbacks_do_not_recover_a_cancelled_run() {
     request.cancel.cancel();
     let error = app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap_err();
     assert_eq!(error.code(), "CANCELLED");
+}
+
+/// Fails with a message of 1 MiB.
+struct VerboseAgent;
+
+#[async_trait]
+impl CustomAgent for VerboseAgent {
+    async fn run(&self, cx: AgentContext) -> Result<(), RunError> {
+        let (agent, message) = (cx.call.agent.to_string(), "x".repeat(1 << 20));
+        Err(RunError::Agent { agent, code: "AGENT_FAILED".into(), message })
+    }
+}
+
+#[tokio::test]
+async fn the_stored_report_of_a_failure_has_at_most_sixteen_kibibytes_of_its_message() {
+    let kind = AgentKind::Custom(CustomAgentSpec { code: Arc::new(VerboseAgent), model: None, tools: vec![] });
+    let app = Harness::new(Agent::new("root", "", kind)).await;
+    app.expect_error("hi").await;
+    let session = app.session().await;
+    let report = session.events.last().and_then(|event| event.error_message.clone()).unwrap();
+    assert_eq!(report.len(), (16 << 10) + "…".len());
+    assert!(report.starts_with("agent `root`: xxx") && report.ends_with("x…"), "{report}");
 }

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use hatchery_core::{FunctionDeclaration, ItemKind, escape_control};
+use hatchery_core::{FunctionDeclaration, ItemKind, escape_control, truncate_bytes};
 
 use super::functions::{Function, Functions};
 use super::hook::Hook;
@@ -19,6 +19,9 @@ const MAX_AGENTS: usize = 256;
 
 /// Maximum number of items of one component of each other kind.
 pub(super) const MAX_ITEMS: usize = 1000;
+
+/// Maximum number of bytes of a refused name in a message. Tools can be described again for each run.
+const MAX_SHOWN_NAME: usize = 128;
 
 /// The items of a component, unchecked.
 #[derive(Default)]
@@ -208,7 +211,8 @@ impl HookedItem {
 fn check_printable(label: &str, name: &str) -> Result<(), String> {
     let is_line_end = |c: char| matches!(c, '\u{2028}' | '\u{2029}');
     if name.contains(|c: char| c.is_control() || is_line_end(c)) {
-        let name = escape_control(name);
+        let name = truncate_bytes(name, MAX_SHOWN_NAME);
+        let name = escape_control(&name);
         return Err(format!("`{name}` cannot name a {label}: names have no control characters or line separators"));
     }
     Ok(())

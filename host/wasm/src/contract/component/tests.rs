@@ -137,6 +137,8 @@ fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
     assert!(DescribedTool::try_from(tool("find/a b".into())).is_ok());
     let refused = DescribedTool::try_from(tool("a\u{1b}[2Kb".into())).map(|_| ()).unwrap_err();
     assert_eq!(refused, "`a\\u{1b}[2Kb` cannot name a tool: names have no control characters or line separators");
+    let long = DescribedTool::try_from(tool("\n".repeat(1 << 20))).map(|_| ()).unwrap_err();
+    assert!(long.starts_with("`\\n\\n") && long.len() < 500, "{long}");
 }
 
 #[test]
