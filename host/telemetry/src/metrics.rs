@@ -410,6 +410,20 @@ mod tests {
         assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"other\",error=\"\"}"), Some("3"));
         assert_eq!(value(&text, "hatchery_tool_calls_total{tool=\"100\",error=\"\"}"), None);
     }
+
+    #[test]
+    fn a_name_of_more_than_200_bytes_is_cut() {
+        let metrics = Metrics::default();
+        let trace = trace(&metrics, "dice");
+        for count in [100, 101, 10_000] {
+            tool(&trace, &"ü".repeat(count)).finish();
+        }
+        let text = metrics.encode([]).unwrap();
+        let series = format!("hatchery_tool_calls_total{{tool=\"{}\",error=\"\"}}", "ü".repeat(100));
+        assert_eq!(value(&text, &series), Some("3"), "{text}");
+        assert!(!text.contains(&"ü".repeat(101)));
+    }
+
     #[test]
     fn codes_and_models_that_components_choose_use_up_no_values_of_others() {
         let metrics = Metrics::default();

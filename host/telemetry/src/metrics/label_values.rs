@@ -1,5 +1,5 @@
 //! Label values of metrics, each with its time series, which are looked up once instead of for each span. Their number
-//! is limited.
+//! and their length are limited.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -13,6 +13,9 @@ use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 /// Maximum number of values of a label. Further values are counted as [`OTHER`], because each value occupies memory
 /// until the process ends.
 const MAX_LABEL_VALUES: usize = 100;
+
+/// Maximum length of a value in bytes. Longer ones are cut: a component can choose a name of megabytes.
+const MAX_LABEL_LENGTH: usize = 200;
 
 /// The value of a label for all values beyond [`MAX_LABEL_VALUES`].
 const OTHER: &str = "other";
@@ -29,6 +32,7 @@ impl<T> Default for SeriesByLabel<T> {
 impl<T> SeriesByLabel<T> {
     /// Returns the series of a value, or the series of [`OTHER`] if there are too many values.
     pub(super) fn get(&self, value: &str, new: impl FnOnce(LabelValue) -> T) -> Arc<T> {
+        let value = value.get(..value.floor_char_boundary(MAX_LABEL_LENGTH)).unwrap_or(value);
         let mut series = self.0.lock_unpoisoned();
         if let Some(known) = series.get(value) {
             return known.clone();
