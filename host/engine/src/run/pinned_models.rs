@@ -6,7 +6,14 @@ use std::sync::{Arc, Mutex};
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{AgentKind, AgentTree, Embedder, Model, ModelCapabilities, ModelError, ModelRef, ModelResolver};
 
-/// A [`ModelResolver`] that asks another one once for each name.
+/// Maximum number of models of one run that are pinned.
+const MAX_PINNED: usize = 1000;
+
+/// Maximum length in bytes of a name that is pinned. Code can use any text that one of its grants matches.
+const MAX_NAME: usize = 256;
+
+/// A [`ModelResolver`] that asks another one once for each name. Models with very long names, and those beyond the first
+/// 1,000, are not kept: it asks for them each time.
 pub(crate) struct PinnedModels {
     models: Arc<dyn ModelResolver>,
     /// By name; a run has few.
@@ -47,7 +54,9 @@ impl ModelResolver for PinnedModels {
         if let Some(model) = find(&pinned, name) {
             return Ok(model);
         }
-        pinned.push((name.into(), model.clone()));
+        if pinned.len() < MAX_PINNED && name.len() <= MAX_NAME {
+            pinned.push((name.into(), model.clone()));
+        }
         Ok(model)
     }
 

@@ -8,7 +8,7 @@ use futures::StreamExt;
 use futures::stream;
 use hatchery_core::{
     AgentKind, LlmRequest, LlmResponse, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, ResponseStream,
-    Services, StreamingMode,
+    RunError, Services, StreamingMode,
 };
 use hatchery_engine::Runner;
 use hatchery_engine::build::custom;
@@ -44,6 +44,40 @@ async fn a_run_keeps_the_models_that_it_began_with() {
     app.runner = Runner::new(Services { models, ..app.runner.services().clone() });
     assert_eq!(app.transcript("hi").await, ["before: 1", "after: 1"]);
     assert_eq!(app.transcript("again").await, ["before: 2", "after: 2"]);
+}
+
+/// Resolves every name, and counts how often it is asked.
+#[derive(Default)]
+struct CountingResolver(AtomicUsize);
+
+impl ModelResolver for CountingResolver {
+    fn model(&self, _: &str) -> Result<Arc<dyn Model>, ModelError> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Arc::new(Scripted::new()))
+    }
+}
+
+#[tokio::test]
+async fn a_run_keeps_no_models_with_long_names_and_at_most_a_thousand_others() {
+    let root = custom("root", |cx| async move {
+        let models = cx.call.invocation.services.models.clone();
+        let long = "x".repeat(257);
+        for name in ["short", "short", long.as_str(), long.as_str()] {
+            models.model(name)?;
+        }
+        for number in 0..1000 {
+            models.model(&format!("m{number}"))?;
+        }
+        models.model("m998")?;
+        models.model("m999")?;
+        Ok::<_, RunError>(())
+    });
+    let mut app = Harness::new(root.build().unwrap()).await;
+    let models = Arc::new(CountingResolver::default());
+    app.runner = Runner::new(Services { models: models.clone(), ..app.runner.services().clone() });
+    app.run("hi").await;
+    // `short` and `m0` to `m998` are kept.
+    assert_eq!(models.0.load(Ordering::Relaxed), 1 + 2 + 1000 + 1);
 }
 
 #[tokio::test]
