@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use wasmtime_wasi_http::{DEFAULT_FORBIDDEN_HEADERS, RequestOptions, WasiBody};
 
 use super::error::HttpError;
-use super::guard::MAX_PATH;
+use super::guard::{MAX_METHOD, MAX_PATH};
 use super::{RequestSender, body::ResponseBody};
 use crate::runtime::limits::{Limit, MAX_HEADERS};
 use crate::runtime::store::call_usage::CallUsage;
@@ -72,6 +72,9 @@ impl BufferedRequest {
         }
         let body = Full::new(Bytes::from(self.body)).map_err(|never| match never {}).boxed_unsync();
         let mut request = Request::new(body);
+        if self.method.len() > MAX_METHOD {
+            return Err(HttpError::Method);
+        }
         *request.method_mut() = Method::from_str(&self.method).map_err(|_| HttpError::Method)?;
         *request.uri_mut() = url;
         *request.headers_mut() = headers(self.headers)?;
@@ -199,6 +202,17 @@ mod tests {
         ] {
             assert_eq!(request("https://a.com", &[(name, value)]).unwrap_err(), format!("HTTP_FAILED: {message}"));
         }
+    }
+
+    #[test]
+    fn a_method_has_at_most_64_bytes() {
+        let made = |method: String| {
+            let (url, headers) = ("https://a.com/".into(), Vec::new());
+            let request = BufferedRequest { method, url, headers, body: Vec::new(), timeout: None };
+            request.into_http().map(|_| ()).map_err(|error| error.to_string())
+        };
+        assert_eq!(made("X".repeat(64)), Ok(()));
+        assert_eq!(made("X".repeat(65)), Err("requests with this method are not sent".to_owned()));
     }
 
     #[test]

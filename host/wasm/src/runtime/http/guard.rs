@@ -15,7 +15,8 @@ use wasmtime_wasi_http::{FieldMap, WasiHttpView};
 use crate::runtime::store::meter::header_size;
 use crate::runtime::store::{HostState, file_stream};
 
-const MAX_METHOD: usize = 64;
+/// Maximum length in bytes of the method of a request.
+pub(super) const MAX_METHOD: usize = 64;
 
 /// Maximum size in bytes of the path with its query, and of the authority.
 pub(super) const MAX_PATH: usize = 16 << 10;
