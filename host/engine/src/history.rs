@@ -2,3 +2,4 @@
 
 pub mod compaction;
 pub mod contents;
+mod rewind;

@@ -4,10 +4,11 @@
 //! - events of other agents become context in the role of the user;
 //! - each function call is followed by its responses, wherever those are in the log;
 //! - a summary replaces the events that it covers;
+//! - events that a rewind annuls are left out;
 //! - empty parts and requests for confirmations and credentials are left out.
 //!
-//! Adding an event takes constant time, independent of the length of the history. Only a new summary, or a response to
-//! a call that is no longer open, rebuilds the view.
+//! Adding an event takes constant time, independent of the length of the history. Only a new summary, a rewind, or a
+//! response to a call that is no longer open rebuilds the view.
 
 mod code_markers;
 mod data_files;
@@ -21,6 +22,7 @@ use hatchery_core::{CodeFile, Content, Event, ResponseGrouping};
 use imbl::Vector;
 
 use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
+use crate::history::rewind;
 use code_markers::PromptRewriter;
 pub(crate) use code_markers::{CodeMarkers, delimit};
 use pair_calls::PairedContents;
@@ -93,7 +95,7 @@ impl PromptView {
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
-            if event.actions.compaction.is_some() {
+            if event.actions.compaction.is_some() || rewind::is_rewind(event) {
                 self.rebuild(events);
                 break;
             }
@@ -162,6 +164,11 @@ impl PromptView {
                 }
                 HistoryItem::Covered(event) => {
                     covers_turn_start |= self.visible_content(event).is_some_and(|visible| visible.starts_turn);
+                }
+                HistoryItem::Annulled(event) => {
+                    if let Some(rewriter) = &mut self.rewriter {
+                        rewriter.count(event);
+                    }
                 }
                 HistoryItem::Summary(compaction) => {
                     let starts_turn = std::mem::take(&mut covers_turn_start);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use hatchery_core::{Compaction, Event, Timestamp};
 use imbl::Vector;
 
+use crate::history::rewind;
+
 /// An item of the effective history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum HistoryItem<'a> {
@@ -14,6 +16,8 @@ pub(crate) enum HistoryItem<'a> {
     Event(&'a Arc<Event>),
     /// An event that a summary covers. It is not part of prompts.
     Covered(&'a Arc<Event>),
+    /// An event that a rewind annuls, or the rewind itself. It is not part of prompts.
+    Annulled(&'a Arc<Event>),
     /// A summary. It comes after the last event that is not later than the end of its time range.
     Summary(&'a Compaction),
 }
@@ -27,7 +31,11 @@ pub(crate) fn effective_history(events: &Vector<Arc<Event>>) -> Vec<HistoryItem<
     let mut covered = TimeRanges::default();
     let mut pending: Vec<&Compaction> = Vec::new();
     let mut reversed = Vec::new();
-    for event in events.iter().rev() {
+    for (event, is_annulled) in rewind::newest_first(events) {
+        if is_annulled {
+            reversed.push(HistoryItem::Annulled(event));
+            continue;
+        }
         if let Some(compaction) = event.actions.compaction.as_deref() {
             if covered.insert(compaction.start_timestamp, compaction.end_timestamp) {
                 pending.push(compaction);

@@ -6,6 +6,7 @@ use hatchery_core::{Content, Event};
 use imbl::Vector;
 
 use super::{HistoryItem, effective_history};
+use crate::history::rewind;
 
 /// The number of bytes of text per token in estimates.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -16,11 +17,11 @@ const BYTES_PER_TOKEN: u64 = 4;
 pub(crate) struct PromptSize {
     /// The number of events that have been read.
     read: usize,
-    /// Tokens in the newest report. `None` after a compaction, because it changes the prompt.
+    /// Tokens in the newest report. `None` after a compaction or a rewind, because it changes the prompt.
     reported: Option<u64>,
     /// Of all effective events.
     text_bytes: u64,
-    /// The number of events at the newest compaction.
+    /// The number of events at the newest compaction or rewind.
     compacted_at: Option<usize>,
     /// The number of events in the newest prompt.
     sent_at: Option<usize>,
@@ -36,7 +37,7 @@ impl PromptSize {
         let mut focus = events.focus();
         while let Some(event) = focus.get(self.read) {
             self.read += 1;
-            if event.actions.compaction.is_some() {
+            if event.actions.compaction.is_some() || rewind::is_rewind(event) {
                 self.compacted_at = Some(self.read);
                 self.reported = None;
             }
@@ -68,7 +69,7 @@ fn effective_text_bytes(events: &Vector<Arc<Event>>) -> u64 {
     let bytes = effective_history(events).into_iter().map(|item| match item {
         HistoryItem::Event(event) => event.content.as_deref().map_or(0, text_bytes),
         HistoryItem::Summary(compaction) => text_bytes(&compaction.compacted_content),
-        HistoryItem::Covered(_) => 0,
+        HistoryItem::Covered(_) | HistoryItem::Annulled(_) => 0,
     });
     bytes.sum()
 }

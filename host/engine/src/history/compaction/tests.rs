@@ -2,8 +2,8 @@
 //!
 //! An event is written `kind`, `invocation/kind` or `kind@time`. The default timestamp is the position in the log,
 //! counted from 1. The kinds are: `C1-3` a summary, `call:x` a call, `slow:x` a call of a long-running tool, `ans:x` a
-//! response of the agent, `got:x` a response of the user, `asks:x` a response that requests a confirmation. Everything
-//! else is a text.
+//! response of the agent, `got:x` a response of the user, `asks:x` a response that requests a confirmation, `back:x` a
+//! rewind to before the invocation `x`. Everything else is a text.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -42,6 +42,11 @@ fn parse_event(index: usize, word: &str) -> Arc<Event> {
         return Event::new(data);
     }
     let (kind, id) = what.split_once(':').unwrap_or(("says", what));
+    if kind == "back" {
+        data.author = "user".into();
+        data.actions.extra.insert("rewindBeforeInvocationId".into(), json!(id));
+        return Event::new(data);
+    }
     let part: Part = match kind {
         "call" | "slow" => {
             PartData::FunctionCall(FunctionCall { id: Some(id.into()), ..FunctionCall::default() }).into()
@@ -101,6 +106,12 @@ fn the_sliding_window_selects_invocations() {
     for (interval, overlap, events, expected) in cases {
         assert_eq!(sliding_plan(interval, overlap, events), expected, "({interval},{overlap}) {events}");
     }
+}
+
+#[test]
+fn events_that_a_rewind_annuls_are_not_summarized() {
+    assert_eq!(sliding_plan(2, 0, "a/1 b/2 back:b c/4"), "a/1 c/4");
+    assert_eq!(tail_plan(1, "a/1 b/2 back:b c/4 d/5"), "a/1 c/4");
 }
 
 #[test]
@@ -282,7 +293,7 @@ proptest! {
             match item {
                 HistoryItem::Covered(event) => prop_assert!(summarized.contains(&event.id), "{} is covered but not summarized", event.id),
                 HistoryItem::Event(event) => prop_assert!(!summarized.contains(&event.id), "{} is visible although it is summarized", event.id),
-                HistoryItem::Summary(_) => {}
+                HistoryItem::Summary(_) | HistoryItem::Annulled(_) => {}
             }
         }
     }

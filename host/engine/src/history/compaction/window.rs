@@ -8,6 +8,7 @@ use imbl::Vector;
 
 use super::range::compactable_range;
 use super::{HistoryItem, SlidingWindow, TailRetention, effective_history};
+use crate::history::rewind;
 
 /// The events for one summary.
 #[derive(Debug)]
@@ -69,6 +70,11 @@ fn is_in_future(event: &Event, now: Timestamp) -> bool {
     event.actions.compaction.is_none() && event.timestamp > now
 }
 
+/// Returns the events that no rewind annuls, from the newest to the oldest.
+fn newest_first(events: &Vector<Arc<Event>>) -> impl Iterator<Item = &Arc<Event>> {
+    rewind::newest_first(events).filter_map(|(event, is_annulled)| (!is_annulled).then_some(event))
+}
+
 /// Returns the new invocations once there are `interval` of them, and `overlap` invocations before them. Reads no
 /// events before these.
 pub(super) fn plan_sliding(
@@ -82,7 +88,7 @@ pub(super) fn plan_sliding(
     // The number of events in the window since the first one that no summary covers.
     let mut new = 0;
     let now = Timestamp::now();
-    for event in events.iter().rev().filter(|event| !is_in_future(event, now)) {
+    for event in newest_first(events).filter(|event| !is_in_future(event, now)) {
         if let Some(compaction) = &event.actions.compaction {
             last_end = last_end.max(Some(compaction.end_timestamp));
             continue;
@@ -126,7 +132,7 @@ pub(super) fn plan_tail(
     let mut newest: Option<&Compaction> = None;
     let mut window = Vec::new();
     let now = Timestamp::now();
-    for event in events.iter().rev().filter(|event| !is_in_future(event, now)) {
+    for event in newest_first(events).filter(|event| !is_in_future(event, now)) {
         match (&event.actions.compaction, newest) {
             (Some(compaction), None) => newest = Some(compaction),
             (Some(_), Some(_)) => {}

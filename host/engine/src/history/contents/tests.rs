@@ -3,6 +3,7 @@
 mod cases;
 mod compactions;
 mod properties;
+mod rewinds;
 
 use std::sync::Arc;
 
