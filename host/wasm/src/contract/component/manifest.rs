@@ -20,6 +20,9 @@ const MAX_AGENTS: usize = 256;
 /// Maximum number of items of one component of each other kind.
 pub(super) const MAX_ITEMS: usize = 1000;
 
+/// Maximum number of bytes of the name of an item. Names are in log lines, spans and labels of metrics.
+const MAX_NAME: usize = 256;
+
 /// Maximum number of bytes of a refused name in a message. Tools can be described again for each run.
 const MAX_SHOWN_NAME: usize = 128;
 
@@ -101,7 +104,7 @@ impl ComponentManifest {
         let mut seen = HashSet::new();
         for (kind, name) in self.items() {
             let label = kind.label();
-            check_printable(label, name)?;
+            check_name(label, name)?;
             if name.is_empty() || name.contains('/') {
                 return Err(format!("`{name}` cannot name a {label}: names are not empty and have no `/`"));
             }
@@ -182,7 +185,7 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
 
     fn try_from(tool: specs::ToolSpec) -> Result<Self, String> {
         let declaration = FunctionDeclaration::from_wit(tool.declaration).map_err(|error| error.to_string())?;
-        check_printable(ItemKind::Tool.label(), &declaration.name)?;
+        check_name(ItemKind::Tool.label(), &declaration.name)?;
         Ok(Self {
             declaration: Arc::new(declaration),
             is_long_running: tool.long_running,
@@ -194,7 +197,7 @@ impl TryFrom<specs::ToolSpec> for DescribedTool {
 
 impl HookedItem {
     fn new(kind: &str, name: String, hooks: &[String], valid: &[Hook]) -> Result<Self, String> {
-        check_printable(kind, &name)?;
+        check_name(kind, &name)?;
         let read = |hook: &String| {
             let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
@@ -208,12 +211,16 @@ impl HookedItem {
 }
 
 /// Checks that the name of an item has no control characters, since it is written to logs and terminals.
-fn check_printable(label: &str, name: &str) -> Result<(), String> {
+fn check_name(label: &str, name: &str) -> Result<(), String> {
     let is_line_end = |c: char| matches!(c, '\u{2028}' | '\u{2029}');
     if name.contains(|c: char| c.is_control() || is_line_end(c)) {
         let name = truncate_bytes(name, MAX_SHOWN_NAME);
         let name = escape_control(&name);
         return Err(format!("`{name}` cannot name a {label}: names have no control characters or line separators"));
+    }
+    if name.len() > MAX_NAME {
+        let name = truncate_bytes(name, MAX_SHOWN_NAME);
+        return Err(format!("`{name}` cannot name a {label}: names have at most {MAX_NAME} bytes"));
     }
     Ok(())
 }

@@ -142,6 +142,17 @@ fn the_name_of_a_tool_that_is_described_for_a_run_has_no_control_characters() {
 }
 
 #[test]
+fn the_name_of_an_item_has_at_most_256_bytes() {
+    assert!(DescribedTool::try_from(tool("a".repeat(256))).is_ok());
+    let long = || "a".repeat(257);
+    let refused = DescribedTool::try_from(tool(long())).map(|_| ()).unwrap_err();
+    assert!(refused.ends_with("cannot name a tool: names have at most 256 bytes") && refused.len() < 300, "{refused}");
+    let models = RawManifest { models: vec![long()], ..RawManifest::default() };
+    let refused = ComponentManifest::try_from(models).map(|_| ()).unwrap_err();
+    assert!(refused.ends_with("cannot name a model: names have at most 256 bytes"), "{refused}");
+}
+
+#[test]
 fn an_unknown_hook_is_refused_with_a_list_of_the_hooks() {
     let refused = |described| ComponentManifest::try_from(described).map(|_| ()).unwrap_err();
     let plugins = vec![guest_plugins::PluginSpec { name: "censor".into(), hooks: vec!["on-tea-time".into()] }];
