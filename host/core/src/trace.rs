@@ -347,7 +347,7 @@ impl Span {
 
     /// Sets the failure with which the span ends, by its stable code.
     pub fn fail(&mut self, code: &str, message: impl FnOnce() -> String) {
-        self.record(|data| data.error = Some(SpanError { code: code.to_owned(), message: message() }));
+        self.record(|data| data.error = Some(SpanError::new(code, &message())));
     }
 
     /// Starts to record the progress of a model call, which is part of its request.
@@ -392,8 +392,7 @@ impl Span {
             );
             data.set_usage(response.usage_metadata.as_deref());
             if let (Some(code), None) = (&response.error_code, &data.error) {
-                data.error =
-                    Some(SpanError { code: code.clone(), message: response.error_message.clone().unwrap_or_default() });
+                data.error = Some(SpanError::new(code, response.error_message.as_deref().unwrap_or_default()));
             }
             if let Some(SpanContent::Model { response: slot, .. }) = &mut data.content {
                 *slot = Some(BoundedValue::Value(response.clone()));
@@ -432,7 +431,7 @@ impl Drop for Span {
         data.duration = self.ended.unwrap_or(now).duration_since(started);
         if self.ended.is_none() && data.error.is_none() {
             let error = RunError::Cancelled;
-            data.error = Some(SpanError { code: error.code().into(), message: error.client_message() });
+            data.error = Some(SpanError::new(error.code(), &error.client_message()));
         }
         if let Some(kind) = data.operation.time_kind() {
             place.trace.times.add(kind, data.duration);

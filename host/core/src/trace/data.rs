@@ -11,6 +11,7 @@ use super::content::SpanContent;
 use super::log::SpanLog;
 use super::{TimeKind, Trace};
 use crate::event::UsageMetadata;
+use crate::text::truncate_bytes;
 
 /// The kind of operation that a span measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -171,6 +172,13 @@ impl From<Vec<String>> for AttributeValue {
     }
 }
 
+/// Maximum size in bytes of the code of a failure in a span, before it is cut.
+const MAX_CODE: usize = 256;
+
+/// Maximum size in bytes of the message of a failure in a span, before it is cut. A message may quote data of a
+/// component.
+const MAX_MESSAGE: usize = 16 << 10;
+
 /// The failure with which a span ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanError {
@@ -178,6 +186,13 @@ pub struct SpanError {
     pub code: String,
     /// The failure as text, as clients get it.
     pub message: String,
+}
+
+impl SpanError {
+    /// Creates the failure. A code of more than 256 bytes is cut, and a message of more than 16 KiB.
+    pub(super) fn new(code: &str, message: &str) -> Self {
+        Self { code: truncate_bytes(code, MAX_CODE), message: truncate_bytes(message, MAX_MESSAGE) }
+    }
 }
 
 /// A span that has ended.

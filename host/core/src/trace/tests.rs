@@ -95,6 +95,20 @@ fn a_span_that_is_dropped_before_its_end_was_cancelled() {
 }
 
 #[test]
+fn the_code_and_the_message_of_a_failure_are_cut() {
+    let (collector, context) = trace();
+    let long = || "x".repeat(1 << 20);
+    context.start(SpanOperation::Tool, "failed").fail(&long(), long);
+    let response = EventData { error_code: Some(long()), error_message: Some(long()), ..EventData::default() };
+    context.start(SpanOperation::Model, "").set_response(&Event::new(response));
+    let spans = collector.spans.lock_unpoisoned();
+    let sizes =
+        spans.iter().filter_map(|span| span.error.as_ref()).map(|error| (error.code.len(), error.message.len()));
+    let cut = |max: usize| max + "…".len();
+    assert!(sizes.eq([(cut(256), cut(16 << 10)); 2]));
+}
+
+#[test]
 fn without_an_exporter_nothing_is_recorded() {
     let context = SpanContext::default();
     let mut span = context.start_at(SpanOperation::Tool, "t", None);

@@ -201,7 +201,8 @@ impl HookedItem {
         let read = |hook: &String| {
             let known = valid.iter().copied().find(|known| known.name() == *hook);
             known.ok_or_else(|| {
-                let (hook, valid) = (escape_control(hook), Hook::names(valid));
+                let hook = truncate_bytes(hook, MAX_SHOWN_NAME);
+                let (hook, valid) = (escape_control(&hook), Hook::names(valid));
                 format!("`{hook}` of its {kind} `{name}` is not a valid hook; valid hooks are {valid}")
             })
         };
