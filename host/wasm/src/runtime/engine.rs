@@ -35,9 +35,6 @@ const EPOCH_TICK: Duration = Duration::from_millis(2);
 /// Bytes that should be free for a new instance beside its initial memory.
 const HEADROOM: u64 = 1 << 20;
 
-/// Core instances per component on average; most have three.
-const CORE_INSTANCES_PER_COMPONENT: u32 = 8;
-
 /// WebAssembly features that components may use. Listed one by one, so that a newer Wasmtime does not silently enable
 /// more.
 const FEATURES: WasmFeatures = WasmFeatures::MUTABLE_GLOBAL
@@ -65,6 +62,8 @@ pub struct EngineOptions {
     pub max_memory: u64,
     /// Maximum number of table elements of any component.
     pub max_tables: u64,
+    /// Maximum number of core instances of any component.
+    pub max_core_instances: u64,
     /// Maximum memory in bytes of all instances at one time. Half of the memory of the process by default; the rest is
     /// for sessions, code and the system.
     pub memory: u64,
@@ -89,6 +88,7 @@ impl Default for EngineOptions {
             instances: 1000,
             max_memory: limits.memory,
             max_tables: limits.tables,
+            max_core_instances: limits.instances,
             queue_timeout: Duration::from_secs(5),
             max_queued: 1000,
             pooling: true,
@@ -109,6 +109,7 @@ impl EngineOptions {
     pub fn with_room_for(mut self, limits: &Limits) -> Self {
         self.max_memory = self.max_memory.max(limits.memory);
         self.max_tables = self.max_tables.max(limits.tables);
+        self.max_core_instances = self.max_core_instances.max(limits.instances);
         // One instance may use its whole limit, unless that exceeds the memory of all instances.
         self.run_memory = self.run_memory.max(limits.memory.min(self.memory));
         self
@@ -345,8 +346,10 @@ fn config() -> Config {
 /// scan, makes a fresh call twice as cheap as either alone.
 fn pooling_config(options: &EngineOptions) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
+    // The allocator only counts core instances, so there are enough for every component to have as many as it may.
+    let core_instances = u32::try_from(options.max_core_instances).unwrap_or(u32::MAX);
     pool.total_component_instances(options.instances)
-        .total_core_instances(options.instances.saturating_mul(CORE_INSTANCES_PER_COMPONENT))
+        .total_core_instances(options.instances.saturating_mul(core_instances))
         .total_memories(options.instances)
         .total_tables(options.instances.saturating_mul(2))
         .total_stacks(options.instances.saturating_mul(2))
@@ -381,4 +384,19 @@ fn start_epochs(engine: &wasmtime::Engine, cpu_scheduler: CpuScheduler) -> io::R
         engine.increment_epoch();
         cpu_scheduler.tick()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_with_many_core_instances_leave_as_many_to_all_others() {
+        let options = EngineOptions { instances: 100, ..EngineOptions::default() };
+        assert_eq!(pooling_config(&options).get_total_core_instances(), 3_000);
+        let options = options.with_room_for(&Limits { instances: 50, ..Limits::default() });
+        assert_eq!(pooling_config(&options).get_total_core_instances(), 5_000);
+        let options = options.with_room_for(&Limits { instances: u64::MAX, ..Limits::default() });
+        assert_eq!(pooling_config(&options).get_total_core_instances(), u32::MAX);
+    }
 }
