@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, Event, Part, PartData, REQUEST_CONFIRMATION, USER_AUTHOR};
+use hatchery_core::{Content, Event, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, USER_AUTHOR};
 
 use crate::eval_set::{IntermediateData, InvocationRecord};
 
@@ -53,8 +53,9 @@ fn begin(event: &Event, user_content: Content) -> InvocationRecord {
 /// Adds the texts and calls of an agent's event. The last final response is the response of the turn.
 fn extend(record: &mut InvocationRecord, event: &Event, content: &Content, responder: &mut String) {
     let data = record.intermediate_data.get_or_insert_default();
-    // Requests for confirmation come from the host, with ids that differ in each run.
-    data.tool_uses.extend(content.function_calls().filter(|call| call.name != REQUEST_CONFIRMATION).cloned());
+    // Requests to a person come from the host, with ids that differ in each run.
+    let is_request = |name: &str| [REQUEST_CONFIRMATION, REQUEST_CREDENTIAL].contains(&name);
+    data.tool_uses.extend(content.function_calls().filter(|call| !is_request(&call.name)).cloned());
     data.tool_responses.extend(content.function_responses().cloned());
     let has_text = content.parts.iter().any(|part| !part.thought && matches!(part.data, PartData::Text(_)));
     if !has_text {
@@ -98,6 +99,7 @@ mod tests {
         let events = [
             event("user", vec![Part::text("Roll")]),
             event("dice", vec![Part::text("Let me roll."), call("roll"), call(REQUEST_CONFIRMATION)]),
+            event("dice", vec![call(REQUEST_CREDENTIAL)]),
             event("dice", vec![response("roll")]),
             event("dice", vec![Part::text("Rolled.")]),
             event("dice", vec![Part { thought: true, ..Part::text("hm") }, Part::text("You rolled 3.")]),
