@@ -50,3 +50,11 @@ fn a_rewind_by_an_agent_or_to_an_unknown_run_annuls_nothing() {
         assert_eq!(contents(&[two_turns().as_slice(), &[rewind]].concat()), ["u:a", "m:b", "u:c", "m:d"]);
     }
 }
+
+#[test]
+fn many_rewinds_take_no_longer_than_as_many_other_events() {
+    let events: Vec<_> = two_turns().into_iter().chain((0..100_000).map(|_| rewind("user", "3"))).collect();
+    let began = std::time::Instant::now();
+    assert_eq!(contents(&events), ["u:a", "m:b", "u:c", "m:d"]);
+    assert!(began.elapsed() < std::time::Duration::from_secs(5));
+}
