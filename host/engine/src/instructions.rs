@@ -1,9 +1,13 @@
 //! System instructions: templates with placeholders for state and artifacts, and the identity of the agent.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use hatchery_core::{Agent, CallContext, Capabilities, Capability, Instruction, Part, PartData, RunError};
 use serde_json::Value;
+
+/// Maximum size in bytes of a rendered template. A short template can name a large value very often.
+const MAX_RENDERED: usize = 16 << 20;
 
 /// The capabilities of an instruction's author. `None` is all of them.
 type Rights<'a> = Option<&'a Arc<dyn Capabilities>>;
@@ -41,13 +45,23 @@ async fn render(template: &str, rights: Rights<'_>, cx: &CallContext) -> Result<
     }
     let mut rendered = String::with_capacity(template.len());
     for piece in pieces(template) {
-        match piece {
-            Piece::Text(text) => rendered.push_str(text),
-            Piece::Placeholder { source, name, optional } => match value(name, optional, rights, cx).await? {
-                Some(value) => rendered.push_str(&value),
-                None => rendered.push_str(source),
-            },
+        let value = match piece {
+            Piece::Text(text) => Cow::Borrowed(text),
+            Piece::Placeholder { source, name, optional } => {
+                value(name, optional, rights, cx).await?.map_or(Cow::Borrowed(source), Cow::Owned)
+            }
+        };
+        if rendered.len().saturating_add(value.len()) > MAX_RENDERED {
+            return Err(RunError::Agent {
+                agent: cx.agent.to_string(),
+                code: "INSTRUCTION_TOO_LARGE".into(),
+                message: format!(
+                    "its instruction has more than {} MiB with the values of its placeholders; shorten them",
+                    MAX_RENDERED >> 20
+                ),
+            });
         }
+        rendered.push_str(&value);
     }
     Ok(rendered)
 }

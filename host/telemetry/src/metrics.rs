@@ -18,7 +18,7 @@ use self::gen_ai::{ModelCalls, ModelSeries};
 use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
-const ERROR_CODES: [&str; 61] = [
+const ERROR_CODES: [&str; 62] = [
     "AGENT_FAILED",
     "BAD_INPUT",
     "CALLBACK_FAILED",
@@ -38,6 +38,7 @@ const ERROR_CODES: [&str; 61] = [
     "EVENT_EXISTS",
     "HTTP_FAILED",
     "INSTRUCTION_INCOMPLETE",
+    "INSTRUCTION_TOO_LARGE",
     "INTERNAL",
     "INTERRUPTED",
     "INVALID_EVENT",

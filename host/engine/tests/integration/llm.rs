@@ -130,6 +130,24 @@ async fn an_artifact_in_an_instruction_is_its_text_and_other_files_are_json() {
 }
 
 #[tokio::test]
+async fn an_instruction_has_at_most_sixteen_mebibytes_with_its_values() {
+    for (count, is_allowed) in [(16, true), (17, false)] {
+        let agent = llm_with("root", Scripted::new().default_reply("x"), |llm| {
+            llm.instruction = Instruction::Template("{artifact.note}".repeat(count));
+        });
+        let app = Harness::new(agent).await;
+        let (key, note) = (app.session().await.key, Part::text("x".repeat(1 << 20)));
+        app.runner.services().artifacts.save(&key, "note", &note).await.unwrap();
+        if is_allowed {
+            app.run("hi").await;
+        } else {
+            let (_, error) = app.expect_error("hi").await;
+            assert_eq!(error.code(), "INSTRUCTION_TOO_LARGE");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_answer_goes_to_the_output_key() {
     let agent = llm_with("root", Scripted::new().default_reply("42"), |llm| llm.output_key = Some("answer".into()));
     let app = Harness::new(agent).await;
