@@ -214,6 +214,24 @@ async fn a_name_that_no_artifact_can_have_is_an_answer_for_the_model() {
 }
 
 #[tokio::test]
+async fn artifacts_that_are_shown_at_once_have_at_most_64_mebibytes_together() {
+    let names = ["a", "b", "c"];
+    let call = Reply::call("load_artifacts", json!({"artifact_names": names}));
+    let model = Arc::new(Scripted::sequence([call, Reply::text("ok")]));
+    let app = Harness::new(with_tool(&model, builtin("load_artifacts").unwrap())).await;
+    let key = app.session().await.key;
+    for (name, mebibytes) in names.into_iter().zip([40, 40, 20]) {
+        let blob = Blob { mime_type: "image/png".into(), data: vec![0_u8; mebibytes << 20].into(), display_name: None };
+        app.runner.services().artifacts.save(&key, name, &PartData::InlineData(blob).into()).await.unwrap();
+    }
+    app.run("look").await;
+    let requests = model.requests();
+    let shown = requests[1].contents.iter().filter_map(|content| content.parts.get(1));
+    let refusal = "(too large to be shown with the artifacts before it; request it alone)";
+    assert_eq!(shown.map(Part::as_text).collect::<Vec<_>>(), [None, Some(refusal), None]);
+}
+
+#[tokio::test]
 async fn memory_is_searched_on_request_and_preloaded() {
     let remember = |app: &Harness| {
         let services = app.runner.services().clone();

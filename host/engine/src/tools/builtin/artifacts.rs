@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, Part, PartData, RunError, StoreError, Tool,
-    ToolError, pluralize,
+    CallContext, Content, FunctionDeclaration, JsonMap, LlmRequest, MAX_LOADED_BYTES, Part, PartData, RunError,
+    StoreError, Tool, ToolError, pluralize,
 };
 use serde_json::{Value, json};
 
@@ -50,10 +50,19 @@ impl Tool for LoadArtifacts {
              not guess what it holds.",
             json!(names)
         ));
+        let (artifacts, key) = (&cx.invocation.services.artifacts, &cx.invocation.session_key);
+        // The model can request all artifacts of the session at once.
+        let mut rest = MAX_LOADED_BYTES;
         for name in requested_names(request) {
-            let part = match cx.load_artifact(&name, None).await {
-                Ok(Some(part)) => as_model_input(part),
+            let part = match artifacts.load_within(key, &name, None, rest).await {
+                Ok(Some(part)) => {
+                    rest = rest.saturating_sub(part.stored_bytes());
+                    as_model_input(part)
+                }
                 Ok(None) => Part::text("(there is no such artifact)"),
+                Err(StoreError::InvalidRequest(_)) if rest < MAX_LOADED_BYTES => {
+                    Part::text("(too large to be shown with the artifacts before it; request it alone)")
+                }
                 // The model can send any text as a name.
                 Err(error @ (StoreError::InvalidName { .. } | StoreError::InvalidRequest(_))) => {
                     Part::text(format!("({error})"))
