@@ -3,10 +3,12 @@
 use async_trait::async_trait;
 use hatchery_core::{
     CallContext, Callback, Content, Event, EventData, JsonMap, LlmRequest, LlmResponse, ModelError, Plugin, RunError,
-    ToolError, escape_control, pluralize, truncate_chars,
+    ToolError, escape_control, pluralize, truncate_bytes, truncate_chars,
 };
 use serde_json::Value;
 
+/// Maximum length of a line in bytes. Names and errors may be as long as a model or a component makes them.
+const MAX_LINE: usize = 4 << 10;
 /// Maximum length of text in a line, in characters.
 const MAX_TEXT: usize = 200;
 /// Maximum length of arguments and results in a line, in characters.
@@ -18,7 +20,8 @@ pub struct Logging;
 
 impl Logging {
     fn log(cx: &CallContext, hook: &str, text: &str) {
-        let (invocation, text) = (&cx.invocation, escape_control(text));
+        let (invocation, text) = (&cx.invocation, truncate_bytes(text, MAX_LINE));
+        let text = escape_control(&text);
         tracing::info!(target: "hatchery::runs", invocation = %invocation.id, session = %invocation.session_key.id, agent = %cx.agent, hook, "{text}");
     }
 }

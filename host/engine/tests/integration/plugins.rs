@@ -341,6 +341,15 @@ async fn what_the_logging_plugin_logs_is_one_line_each() {
 }
 
 #[tokio::test]
+async fn a_line_of_the_logging_plugin_is_cut() {
+    let (log, _guard) = capture_log();
+    with_builtin(calling(|| Err(ToolError::Recoverable("x".repeat(1 << 20)))), Logging).await.run("hi").await;
+    let text = text_of(&log);
+    let line = text.lines().find(|line| line.contains("on_tool_error")).unwrap();
+    assert!(line.len() < 5000 && line.contains("xxx"), "{}", line.len());
+}
+
+#[tokio::test]
 async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
     let answers = |name, model| FixedCallback { name, model, ..FixedCallback::default() }.arc();
     let plugin = CallbackPlugin::new("answers")
