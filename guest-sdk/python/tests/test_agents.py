@@ -26,6 +26,8 @@ class Definitions(unittest.TestCase):
             ({"include_contents": "all"}, "`include_contents` is \"default\" or \"none\", not 'all'"),
             ({"output_schema": bytes}, "bytes has no JSON Schema; use str, int"),
             ({"instruction": advice}, "instruction `advice`: no value for parameter `topic`; annotate it with Context"),
+            ({"tools": [advice]}, "`tools` has the function `advice`, which is no item; mark it with @tool"),
+            ({"before_tool": [advice]}, "`before_tool` has the function `advice`, which is no item; mark it with @callback(\"before_tool\")"),
         ]
         for options, message in cases:
             with self.subTest(options=options), self.assertRaises(TypeError) as caught:

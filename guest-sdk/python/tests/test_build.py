@@ -66,6 +66,13 @@ class Programs(unittest.TestCase):
         self.write("empty_of_test.py", "")
         self.assertIsNone(import_program("empty_of_test", [str(self.folder)]))
 
+    def test_an_error_of_the_sdk_has_the_lines_of_the_program_only(self) -> None:
+        self.write("undecorated_of_test.py", "from hatchery_guest import export\n\n\ndef roll(): ...\n\n\nexport(roll)\n")
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr):
+            import_program("undecorated_of_test", [str(self.folder)])
+        self.assertIn('File "undecorated_of_test.py", line 7, in <module>', stderr.getvalue())
+        self.assertNotIn("hatchery_guest/", stderr.getvalue())
 
     def test_an_error_at_import_has_the_lines_of_the_program_only(self) -> None:
         self.write("cold_of_test.py", "from warm_of_test import soup\n")

@@ -96,7 +96,7 @@ class Results(unittest.TestCase):
             (text, "before_model", [request], "callback `text`: `before_model` returns an LlmResponse or None, not `str`"),
             (response, "before_agent", [], "callback `response`: `before_agent` returns a string, a Content or None, not `LlmResponse`"),
             (number, "before_tool", [call], "callback `number`: `before_tool` returns a dict or None, not `int`"),
-            (date, "after_tool", [call, "{}"], "a date cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses"),
+            (date, "after_tool", [call, "{}"], "a value of type date cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses"),
             (Audit, "on_event", [event], "plugin `audit`: `on_event` returns an Event or None, not `str`"),
         ]:
             with self.subTest(hook=hook):

@@ -101,7 +101,7 @@ class Schemas(unittest.TestCase):
 
     def test_results_are_converted_to_json(self) -> None:
         self.assertEqual(dump([Length(1.0), (Unit.FOOT, None)]), [{"value": 1.0, "unit": "m"}, ["ft", None]])
-        with self.assertRaisesRegex(BadValue, "a bytes cannot be converted to JSON"):
+        with self.assertRaisesRegex(BadValue, "a value of type bytes cannot be converted to JSON"):
             dump(b"x")
 
 
@@ -132,6 +132,34 @@ class Tools(unittest.TestCase):
         ]:
             with self.subTest(args=args), self.assertRaisesRegex(BadValue, message):
                 run(convert.call(args, MockHost().tool_context()))
+
+    def test_a_result_that_is_no_json_is_a_mistake_in_the_tool(self) -> None:
+        @tool
+        async def later() -> int:
+            return 1
+
+        @tool
+        async def early() -> Any:
+            return later()
+
+        @tool
+        def raw() -> Any:
+            return b"1"
+
+        for wrong, message in [
+            (early, "the result of `early`: the coroutine of `later` cannot be converted to JSON; write `await` before the call"),
+            (raw, "the result of `raw`: a value of type bytes cannot be converted to JSON; return strings, numbers"),
+        ]:
+            with self.subTest(tool=wrong.name), self.assertRaisesRegex(TypeError, message):
+                run(wrong.call({}, MockHost().tool_context()))
+
+    def test_a_context_without_a_type_hint_is_named(self) -> None:
+        def count(text: str, cx) -> int: ...  # type: ignore[no-untyped-def]
+        def describe(context: Any, cx: str) -> str: ...
+
+        with self.assertRaisesRegex(TypeError, "parameter `cx` of `count` has no type hint; write `cx: ToolContext` if it is the context"):
+            tool(count)
+        self.assertEqual(tool(describe).declaration.parameters["required"], ["context", "cx"])
 
     def test_a_tool_can_be_called_as_a_function(self) -> None:
         @tool(name="twice", confirm=True)
@@ -414,6 +442,15 @@ class ExportLists(unittest.TestCase):
         exports.add(LlmAgent(name="one"))
         with self.assertRaisesRegex(ValueError, "two agents are named `one`"):
             exports.add(LlmAgent(name="one"))
+
+
+    def test_an_item_of_an_agent_that_is_not_exported_is_named(self) -> None:
+        exports = Exports()
+        exports.add(LlmAgent(name="parent", sub_agents=[LlmAgent(name="child", tools=[convert, "other/tool"])]))
+        with self.assertRaisesRegex(TypeError, r"agent `child` uses `convert`, which is not exported; add it to `export\(…\)`"):
+            exports.check_references()
+        exports.add(convert)
+        exports.check_references()
 
 
 class Contexts(unittest.TestCase):

@@ -240,6 +240,9 @@ def _check_references(field: str, items: Any) -> None:
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise TypeError(f"`{field}` is a list of items and names, not a {type(items).__name__}")
     for item in items:
+        if inspect.isroutine(item):
+            decorator = {"tools": "@tool", "toolsets": "@toolset", "sub_agents": "@agent"}.get(field, f'@callback("{field}")')
+            raise TypeError(f"`{field}` has the function `{item.__name__}`, which is no item; mark it with {decorator}")
         name_of(item)
 
 
@@ -254,6 +257,15 @@ def _check_options(agent: LlmAgent) -> None:
         raise TypeError(f"`include_contents` is \"default\" or \"none\", not {agent.include_contents!r}")
     if not (agent.planner is None or agent.planner == "plan_re_act" or isinstance(agent.planner, Thinking)):
         raise TypeError(f"{agent.planner!r} is not a planner; use Thinking(…) or \"plan_re_act\"")
+
+
+def references(agent: Agent) -> list[Any]:
+    """Returns the items and names that an agent refers to."""
+    items = [item for field in REFERENCES for item in getattr(agent, field, ())]
+    if isinstance(agent, LlmAgent):
+        runner = agent.run_code
+        items += [agent.examples_from, runner.executor if isinstance(runner, CodeRunner) else runner]
+    return items
 
 
 def name_of(item: Any) -> str:

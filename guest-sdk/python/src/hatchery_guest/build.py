@@ -40,6 +40,9 @@ INTERFACES = {
 }
 """The interface of each kind of exports, the class that is generated for it, and the class that implements it."""
 
+SDK_FOLDER = Path(__file__).parent
+"""The folder of this package."""
+
 GUEST_VERSION = (3, 14)
 """The version of Python in components."""
 
@@ -165,6 +168,11 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
     if not EXPORTS.kinds():
         print(f"error: `{module}` exports nothing; end it with `export(…)` of its agents, tools and callbacks", file=sys.stderr)
         return None
+    try:
+        EXPORTS.check_references()
+    except TypeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return None
     return EXPORTS
 
 
@@ -186,11 +194,13 @@ def _relative_name(file: str, paths: list[str]) -> str:
 
 
 def format_import_error(error: BaseException, paths: list[str]) -> str:
-    """Formats an exception from its first frame in the program on, with paths relative to the project."""
+    """Formats an exception from its first frame in the program on, without the frames of the SDK, and with paths relative to the project."""
     trace = error.__traceback__
     while trace and not any(Path(trace.tb_frame.f_code.co_filename).is_relative_to(path) for path in paths):
         trace = trace.tb_next
-    text = "".join(traceback.format_exception(type(error), error, trace))
+    formatted = traceback.TracebackException(type(error), error, trace)
+    formatted.stack[:] = [frame for frame in formatted.stack if not Path(frame.filename).is_relative_to(SDK_FOLDER)]
+    text = "".join(formatted.format())
     for path in paths:
         text = text.replace(f'File "{path}/', 'File "')
     return text

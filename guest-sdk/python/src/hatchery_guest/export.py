@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Union
 
-from .agent import Agent, check_definition
+from .agent import Agent, check_definition, references
 from .callback import Callback
 from .code_executor import CodeExecutor
 from .examples import ExampleProvider
@@ -38,6 +38,14 @@ class Exports:
     def kinds(self) -> list[str]:
         """Returns the kinds that have items."""
         return [kind for kind in KINDS if getattr(self, kind)]
+
+    def check_references(self) -> None:
+        """Raises ``TypeError`` if an agent refers to an item that is not exported, which no host would find."""
+        for agent in self.agents.values():
+            for item in references(agent):
+                kind = next((kind for kind, cls in KINDS.items() if isinstance(item, cls)), None)
+                if kind and getattr(self, kind).get(item.name) is not item:
+                    raise TypeError(f"agent `{agent.name}` uses `{item.name}`, which is not exported; add it to `export(…)`")
 
     def add(self, item: Item) -> None:
         """Adds an item. An agent is added with its sub-agents."""

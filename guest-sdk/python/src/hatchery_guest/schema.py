@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 import json
 import types
 import typing
@@ -267,7 +268,10 @@ def dump(value: Any) -> Json:
         return {_dump_key(dump(key)): dump(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [dump(item) for item in value]
-    raise BadValue(f"a {_name(type(value))} cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses")
+    if inspect.iscoroutine(value):
+        value.close()
+        raise BadValue(f"the coroutine of `{value.__name__}` cannot be converted to JSON; write `await` before the call")
+    raise BadValue(f"a value of type {_name(type(value))} cannot be converted to JSON; return strings, numbers, lists, dicts or dataclasses")
 
 
 def _dump_key(key: Json) -> str:

@@ -14,6 +14,10 @@ _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Exampl
 _ARGUMENT = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
 
 
+CONTEXT_NAMES = ("cx", "ctx", "context", "tool_context")
+"""The usual names of a parameter that gets the context."""
+
+
 @dataclass
 class Parameter:
     """A parameter with a value from the caller."""

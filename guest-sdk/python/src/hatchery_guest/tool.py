@@ -9,7 +9,7 @@ from typing import Any, Callable, overload
 from . import schema
 from .content import FunctionDeclaration, Json
 from .context import ToolContext
-from .signature import Signature, signature
+from .signature import CONTEXT_NAMES, Signature, signature
 
 
 @dataclass
@@ -34,13 +34,14 @@ class Tool:
     async def call(self, args: dict[str, Json], cx: ToolContext) -> Json:
         """Calls it as a host does, with JSON.
 
-        Raises ``schema.BadValue`` if an argument does not match its type, and the exceptions of the function.
+        Raises ``schema.BadValue`` if an argument does not match its type, ``TypeError`` if the result is not JSON, and the exceptions of the
+        function.
         """
         values = self._parse(args)
         if self.signature.context:
             values[self.signature.context] = cx
         result = self.function(**values)
-        return schema.dump(await result if inspect.isawaitable(result) else result)
+        return to_result(self.name, await result if inspect.isawaitable(result) else result)
 
     def _parse(self, args: dict[str, Json]) -> dict[str, Any]:
         known = {parameter.name: parameter for parameter in self.signature.parameters}
@@ -75,12 +76,31 @@ def tool(function: Any = None, *, name: str | None = None, confirm: bool = False
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
+        _check_context(function)
         described = signature(function)
         tool_name = name or function.__name__
         declaration = FunctionDeclaration(tool_name, described.description, _parameters(described), _response(described))
         return Tool(tool_name, function, described, declaration, confirm, long_running)
 
     return decorate if function is None else decorate(function)
+
+
+def _check_context(function: Callable[..., Any]) -> None:
+    """Raises ``TypeError`` for a context without a type hint: a model would have to send it."""
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name in CONTEXT_NAMES and parameter.annotation is parameter.empty and parameter.default is parameter.empty:
+            raise TypeError(f"parameter `{name}` of `{function.__name__}` has no type hint; write `{name}: ToolContext` if it is the context")
+
+
+def to_result(tool: str, value: Any) -> Json:
+    """Returns the result of a tool as JSON.
+
+    Raises ``TypeError`` if JSON has no form for it, as this is a mistake in the tool.
+    """
+    try:
+        return schema.dump(value)
+    except schema.BadValue as error:
+        raise TypeError(f"the result of `{tool}`: {error}") from None
 
 
 def _parameters(signature: Signature) -> Json:

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Callable, Union, overload
 
-from . import schema
 from .content import FunctionDeclaration, Json
 from .context import Context, ToolContext
 from .errors import ToolError
 from .signature import Signature, call_handler, handler_signature
-from .tool import Tool
+from .tool import Tool, to_result
 
 
 @dataclass
@@ -35,7 +34,7 @@ class DynamicTool:
     async def call(self, args: dict[str, Json], cx: ToolContext) -> Json:
         """Calls it as a host does, with JSON."""
         result = self.run(args, cx)
-        return schema.dump(await result if inspect.isawaitable(result) else result)
+        return to_result(self.name, await result if inspect.isawaitable(result) else result)
 
 
 ToolsetTool = Union[Tool, DynamicTool]
