@@ -2,7 +2,7 @@
 
 import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
-import { agentToWit, nameOf } from "./specs.js";
+import { agentToWit, itemsOf, nameOf } from "./specs.js";
 
 export { bytesOf, content, textOf, textOfBytes } from "./content.js";
 export { Context } from "./context.js";
@@ -45,7 +45,7 @@ export function tool(definition) {
     kind: "tool",
     /** Calls it as a host does: checks the arguments and adds defaults. */
     call(args, ctx) {
-      const error = check(made.parameters, args, "the arguments") ?? findUnknown(made, args);
+      const error = check(made.parameters, args, "args") ?? findUnknown(made, args);
       if (error) throw new BadArguments(error);
       return made.run(withDefaults(made.parameters, args), ctx);
     },
@@ -162,10 +162,13 @@ export function component(definition) {
   if (unknown) throw new TypeError(`a component exports ${Object.keys(EXPORTS).join(", ")}, not \`${unknown}\``);
   const exports = {};
   for (const key of Object.keys(EXPORTS)) {
+    const items = definition[key] ?? [];
+    if (!Array.isArray(items)) throw new TypeError(`\`${key}\` is a list`);
     // Without the inherited properties, whose names items may have, such as `constructor`.
     exports[key] = Object.create(null);
-    for (const item of definition[key] ?? []) add(exports[key], key, item);
+    for (const item of items) add(exports[key], key, item);
   }
+  for (const agent of Object.values(exports.agents)) checkExported(agent, exports);
   return Object.freeze({ ...exports, isComponent: true });
 }
 
@@ -176,6 +179,16 @@ function checkReferences(agent) {
   } catch (error) {
     const start = `agent \`${agent.name}\`: `;
     throw error.message.startsWith(start) ? error : new TypeError(`${start}${error.message}`);
+  }
+}
+
+/** Throws if an agent refers to an item that is not exported, which no host would find. */
+function checkExported(agent, exports) {
+  for (const item of itemsOf(agent)) {
+    const key = Object.keys(EXPORTS).find((key) => EXPORTS[key][0].includes(item?.kind));
+    if (key && exports[key][item.name] !== item) {
+      throw new TypeError(`agent \`${agent.name}\` uses \`${item.name}\`, which is not exported; add it to \`${key}\` of component({…})`);
+    }
   }
 }
 

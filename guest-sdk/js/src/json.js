@@ -30,6 +30,9 @@ export function parse(text) {
 /** Serializes a value; `undefined` becomes `null`. Throws a `TypeError` if JSON has no form for it, as for `NaN`. */
 export function stringify(value = null) {
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${value} is not JSON`);
+  // `JSON.stringify` writes them as empty objects.
+  if (value instanceof Map) throw new TypeError("a Map is not JSON; use Object.fromEntries(map)");
+  if (value instanceof Set) throw new TypeError("a Set is not JSON; use [...set]");
   const text = stringifyPlain(value) ?? stringifyMarked(value);
   if (text === undefined) throw new TypeError(`a ${typeof value} is not JSON`);
   return text;

@@ -9,6 +9,10 @@ const kebab = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCas
 
 /** Returns the name of an item or of a reference to one. */
 export function nameOf(item) {
+  // Functions have names, too.
+  if (typeof item === "function") {
+    throw new TypeError(`the function \`${item.name || "anonymous"}\` is no item; create one with tool({…}), callback({…}) or another function of hatchery-guest`);
+  }
   const name = typeof item === "string" ? item : item?.name;
   if (typeof name === "string" && name) return name;
   throw new TypeError(`${stringify(item)} has no name; use an item of this component, or a name`);
@@ -30,6 +34,13 @@ function list(agent, key) {
 }
 
 const names = (agent, key) => list(agent, key).map(nameOf);
+
+/** Returns the items that an agent refers to, apart from names and sub-agents. */
+export function itemsOf(agent) {
+  const { runCode, examplesFrom } = agent;
+  const lists = ["tools", "toolsets", ...Object.keys(agent).filter((key) => /^(before|after|on)[A-Z]/.test(key))];
+  return [...lists.flatMap((key) => list(agent, key)), runCode?.executor ?? runCode, examplesFrom];
+}
 
 const tools = (agent) => list(agent, "tools").map((item) => ({
   name: nameOf(item),

@@ -44,5 +44,7 @@ test("an integer keeps all its digits", () => {
 test("a value that JSON has no form for is named by its type", () => {
   assert.throws(() => stringify(() => 1), /a function is not JSON/);
   for (const number of [NaN, Infinity]) assert.throws(() => stringify(number), new RegExp(`^TypeError: ${number} is not JSON$`));
+  assert.throws(() => stringify(new Map([[1, 2]])), /^TypeError: a Map is not JSON; use Object.fromEntries\(map\)$/);
+  assert.throws(() => stringify(new Set([1])), /^TypeError: a Set is not JSON; use \[\.\.\.set\]$/);
   assert.throws(() => stringify({ itself: (() => { const cycle = {}; cycle.cycle = cycle; return cycle; })() }), TypeError);
 });

@@ -49,9 +49,9 @@ test("a tool is called with checked arguments and defaults", () => {
   assert.deepEqual(scale.call({ number: 3 }, host.context()), { result: 6 });
   assert.deepEqual(host.state, { last: 3 });
   for (const [args, message] of [
-    [{}, /the arguments has no `number`/],
-    [{ number: "3" }, /the arguments\.number must be a number/],
-    [{ number: 3, tags: ["a", 1] }, /the arguments\.tags\[1\] must be a string/],
+    [{}, /args has no `number`/],
+    [{ number: "3" }, /args\.number must be a number/],
+    [{ number: 3, tags: ["a", 1] }, /args\.tags\[1\] must be a string/],
     [{ number: 3, size: 1 }, /`scale` has no argument `size`; it has number, by, tags/],
   ]) {
     assert.throws(() => scale.call(args, host.context()), message);
@@ -62,7 +62,7 @@ test("values of different types to choose from have no type, and each is accepte
   const retry = tool({ name: "retry", parameters: s.object({ times: s.oneOf([1, "auto"], "How often.") }), run: ({ times }) => times });
   assert.deepEqual({ ...retry.parameters.properties.times }, { enum: [1, "auto"], description: "How often." });
   assert.deepEqual([retry.call({ times: 1 }), retry.call({ times: "auto" })], [1, "auto"]);
-  assert.throws(() => retry.call({ times: "1" }), /the arguments\.times must be one of 1, "auto"/);
+  assert.throws(() => retry.call({ times: "1" }), /args\.times must be one of 1, "auto"/);
   assert.deepEqual({ ...s.oneOf([1, 2]) }, { type: "number", enum: [1, 2] });
 });
 
@@ -92,7 +92,7 @@ test("null stands for an optional property that is omitted, unless the property 
   const measure = tool({ name: "measure", parameters, run: (args) => args });
   const args = { number: 1, unit: null, tag: null, note: null, place: null };
   assert.deepEqual(measure.call(args), { number: 1, unit: "m", note: null, place: null });
-  assert.throws(() => measure.call({ ...args, number: null }), /the arguments\.number must be an integer/);
+  assert.throws(() => measure.call({ ...args, number: null }), /args\.number must be an integer/);
 });
 
 test("properties have any name", () => {
@@ -100,7 +100,7 @@ test("properties have any name", () => {
     name: "build", parameters: s.object({ constructor: s.string(), toString: s.string().optional() }), run: ({ constructor }) => constructor,
   });
   assert.equal(build.call({ constructor: "ada" }), "ada");
-  assert.throws(() => build.call({}), /the arguments has no `constructor`/);
+  assert.throws(() => build.call({}), /args has no `constructor`/);
 });
 
 test("a custom agent yields strings and contents", async () => {
@@ -156,6 +156,7 @@ test("an integer argument can be larger than a number represents exactly", () =>
 test("an invalid export is named", () => {
   assert.throws(() => component({ tools: [{}] }), /`tools` has an item of another kind; create its items with tool\(/);
   assert.throws(() => component({ modles: [] }), /exports agents, tools, .*, not `modles`/);
+  assert.throws(() => component({ tools: scale }), /^TypeError: `tools` is a list$/);
   assert.throws(() => component({ tools: [scale, tool({ name: "scale", run() {} })] }), /two tools are named `scale`/);
   assert.throws(() => tool({ name: "x" }), /tool `x` needs a function `run`/);
   assert.throws(() => callback({ name: "x", hook: "before_tool", run() {} }), /unknown hook `before_tool`; use one of beforeAgent/);
@@ -167,6 +168,15 @@ test("sub-agents are exported with their agent", () => {
   assert.deepEqual(Object.keys(agents), ["parent", "child"]);
 });
 
+test("an item of an agent that is not exported is named", () => {
+  const trim = callback({ name: "trim", hook: "beforeTool", run: () => undefined });
+  const child = llmAgent({ name: "child", tools: [scale, toolUse("other/tool"), "more"], beforeTool: [trim] });
+  const agents = [llmAgent({ name: "parent", subAgents: [child] })];
+  assert.throws(() => component({ agents }), /^TypeError: agent `child` uses `scale`, which is not exported; add it to `tools` of component\(\{…\}\)$/);
+  assert.throws(() => component({ agents, tools: [scale] }), /agent `child` uses `trim`, .* add it to `callbacks`/);
+  component({ agents, tools: [scale], callbacks: [trim] });
+});
+
 test("errors have codes", () => {
   const error = new FatalError("it is broken", "BROKEN");
   assert.deepEqual([error.code, error.message, error instanceof Error], ["BROKEN", "it is broken", true]);
@@ -174,6 +184,8 @@ test("errors have codes", () => {
 
 test("a reference to something without a name is refused", () => {
   assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: ["b", 5] })] }), /^TypeError: agent `x`: 5 has no name; use an item of this component/);
+  const roll = () => 4;
+  assert.throws(() => component({ agents: [llmAgent({ name: "x", tools: [roll] })] }), /^TypeError: agent `x`: the function `roll` is no item; create one with tool\(\{…\}\)/);
   assert.throws(() => component({ agents: [llmAgent({ name: "x", planner: "guess" })] }), /agent `x`: "guess" is not a planner/);
 });
 
@@ -300,16 +312,17 @@ test("a toolset computes its tools", async () => {
 test("an agent has all settings of YAML", () => {
   const helper = llmAgent({ name: "helper" });
   const sums = examples({ name: "sums", run: () => [] });
+  const admin = toolset({ name: "admin", tools: () => [] });
   const chief = llmAgent({
     name: "chief",
     tools: [scale, toolUse("archive/find", { args: { limit: 10 }, confirm: true }), toolUse.agent(helper), toolUse.examplesFrom(sums)],
-    toolsets: [toolset({ name: "admin", tools: () => [] }), { name: "search", prefix: "s_" }],
+    toolsets: [admin, { name: "search", prefix: "s_" }],
     examplesFrom: sums,
     planner: { budget: 100, includeThoughts: true },
     runCode: { executor: "python/starlark", errorRetries: 1, codeDelimiters: [["<<", ">>"]] },
     includeContents: "none",
   });
-  const [{ kind: { val } }] = exportsOf({ agents: [chief] }).guestAgents.describe();
+  const [{ kind: { val } }] = exportsOf({ agents: [chief], tools: [scale], toolsets: [admin], examples: [sums] }).guestAgents.describe();
   assert.deepEqual(val.tools, [
     { name: "scale", args: null, requiresConfirmation: null },
     { name: "archive/find", args: '{"limit":10}', requiresConfirmation: true },
