@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::anyhow;
+use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::{Event, JsonMap, PartData, State, without_byte_order_mark};
 use hatchery_wasm::RecordedResponse;
 use serde::Deserialize;
@@ -98,7 +99,7 @@ impl Conversation {
                 message = message.replace(&format!(" at line {line} column {column}"), "");
                 position = format!(":{line}:{column}");
             }
-            anyhow!("{}{position}: {message}", file.display())
+            anyhow!("{}{position}: {}", file.display(), explain_syntax_error(&message))
         })
     }
 }

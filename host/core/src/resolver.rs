@@ -11,7 +11,7 @@ use crate::examples::ExampleProvider;
 use crate::item::ItemKind;
 use crate::json::JsonMap;
 use crate::plugin::Plugin;
-use crate::suggestion::suggestion;
+use crate::suggestion::{MAX_LISTED, suggestion};
 use crate::summarizer::Summarizer;
 use crate::text::quoted_list;
 use crate::tool::{Tool, Toolset};
@@ -127,9 +127,14 @@ pub trait ItemResolver: Send + Sync {
     }
 }
 
-/// Returns the end of the message for an unknown name: a similar one, unless it is the only one.
-fn similar(name: &str, known: &[String]) -> String {
-    if known.len() > 1 { suggestion(name, known.iter().map(String::as_str)) } else { String::new() }
+/// Returns the end of the message for an unknown name: the known names, and a similar one, unless it is the only one. A
+/// long list gives way to the similar name.
+fn alternatives(name: &str, known: &[String]) -> String {
+    let similar = if known.len() > 1 { suggestion(name, known.iter().map(String::as_str)) } else { String::new() };
+    if known.len() > MAX_LISTED && !similar.is_empty() {
+        return similar;
+    }
+    format!("; available: {}{similar}", quoted_list(known))
 }
 
 fn none(kind: ItemKind, name: &str) -> ResolveError {
@@ -140,7 +145,7 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// There is no item of this name.
-    #[error("{} `{name}` not found; available: {}{}", kind.label(), quoted_list(known), similar(name, known))]
+    #[error("{} `{name}` not found{}", kind.label(), alternatives(name, known))]
     Unknown {
         /// The kind of item.
         kind: ItemKind,
@@ -165,4 +170,23 @@ pub enum ResolveError {
         name: String,
         reason: String,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_known_names_gives_way_to_a_similar_one() {
+        let error = |name: &str, count: usize| {
+            let others = (1..count).map(|index| format!("item_{index:02}"));
+            let known = std::iter::once("roll_die".to_owned()).chain(others).collect();
+            ResolveError::Unknown { kind: ItemKind::Tool, name: name.into(), known }.to_string()
+        };
+        assert_eq!(error("rol_die", 21), "tool `rol_die` not found; did you mean `roll_die`?");
+        let short = error("rol_die", 20);
+        assert!(short.starts_with("tool `rol_die` not found; available: `roll_die`, `item_01`"), "{short}");
+        assert!(short.ends_with("; did you mean `roll_die`?"), "{short}");
+        assert!(error("nothing", 30).starts_with("tool `nothing` not found; available: `roll_die`, "));
+    }
 }

@@ -31,13 +31,40 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
 }
 
 /// Maximum number of names that a message lists beside a suggestion.
-const MAX_LISTED: usize = 20;
+pub(crate) const MAX_LISTED: usize = 20;
 
-/// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, and names no
-/// types of the program.
+/// The types of serde, each with its name for people who write YAML.
+const TYPE_NAMES: [(&str, &str); 11] = [
+    ("expected struct ", "expected a mapping"),
+    ("expected a map", "expected a mapping"),
+    ("expected a sequence", "expected a list"),
+    ("expected f32", "expected a number"),
+    ("expected f64", "expected a number"),
+    ("expected i32", "expected a whole number"),
+    ("expected i64", "expected a whole number"),
+    ("expected u16", "expected a whole number from 0 on"),
+    ("expected u32", "expected a whole number from 0 on"),
+    ("expected u64", "expected a whole number from 0 on"),
+    ("expected usize", "expected a whole number from 0 on"),
+];
+
+/// Beginnings of messages of the YAML parser, each with the most likely remedy.
+const REMEDIES: [(&str, &str); 2] = [
+    (
+        "mapping values are not allowed in this context",
+        "put a value that contains `: ` in quotes, and indent the keys of one mapping equally",
+    ),
+    ("found a tab character that violates indentation", "indent with spaces"),
+];
+
+/// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, names no
+/// types of the program, and adds the remedy of a common mistake.
 pub fn explain_syntax_error(message: &str) -> String {
+    if let Some((_, remedy)) = REMEDIES.iter().find(|(problem, _)| message.starts_with(problem)) {
+        return format!("{message}; {remedy}");
+    }
     let mut explained = message.to_owned();
-    for (rust_name, plain) in [("expected struct ", "expected a mapping"), ("expected a map", "expected a mapping")] {
+    for (rust_name, plain) in TYPE_NAMES {
         if let Some((head, tail)) = explained.split_once(rust_name) {
             let rest = tail.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
             explained = format!("{head}{plain}{rest}");
@@ -94,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn common_mistakes_in_yaml_have_a_remedy() {
+        assert_eq!(
+            explain_syntax_error("mapping values are not allowed in this context"),
+            "mapping values are not allowed in this context; put a value that contains `: ` in quotes, and indent the keys of \
+             one mapping equally"
+        );
+        let tab = "found a tab character that violates indentation at line 2 column 1, while scanning a plain scalar";
+        assert_eq!(explain_syntax_error(tab), format!("{tab}; indent with spaces"));
+    }
+
+    #[test]
     fn syntax_errors_name_keys_and_no_types() {
         let only = "unknown field `turn`, expected `turns`";
         assert_eq!(explain_syntax_error(only), only);
@@ -109,6 +147,15 @@ mod tests {
             explain_syntax_error("invalid type: string \"x\", expected a map"),
             "invalid type: string \"x\", expected a mapping"
         );
+        for (expected, plain) in [
+            ("f64", "a number"),
+            ("u32", "a whole number from 0 on"),
+            ("i64", "a whole number"),
+            ("a sequence", "a list"),
+        ] {
+            let explained = explain_syntax_error(&format!("max: invalid type: string \"x\", expected {expected}"));
+            assert_eq!(explained, format!("max: invalid type: string \"x\", expected {plain}"));
+        }
         assert_eq!(
             explain_syntax_error("unknown field `x`, there are no fields"),
             "unknown field `x`, there are no fields"

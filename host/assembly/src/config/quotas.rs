@@ -142,7 +142,10 @@ mod tests {
         let error = parse("quotas:\n  delta_bytes: much\n").unwrap_err();
         assert!(error.contains("`much` is not a size"), "{error}");
         let error = parse("quotas: {delta_keys: -1}").unwrap_err();
-        assert!(error.contains("quotas.delta_keys: invalid type: integer `-1`, expected u64"), "{error}");
+        assert!(
+            error.contains("quotas.delta_keys: invalid type: integer `-1`, expected a whole number from 0 on"),
+            "{error}"
+        );
     }
 
     #[test]

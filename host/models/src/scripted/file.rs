@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::{JsonMap, ModelErrorKind, Part, without_byte_order_mark};
 use serde::de::{self, Deserialize, Deserializer, SeqAccess, Visitor, value::SeqAccessDeserializer};
 use serde_json::Value;
@@ -52,8 +53,9 @@ impl ScriptFile {
             return Ok(cached.turns.clone());
         }
         let text = self.path.read()?;
-        let turns = parse(&text)
-            .map_err(|error| format!("the script {} is wrong: {}", self.name(), redact_values(&error.to_string())))?;
+        let turns = parse(&text).map_err(|error| {
+            format!("the script {} is wrong: {}", self.name(), explain(&redact_values(&error.to_string())))
+        })?;
         let turns = Arc::new(turns);
         self.cache.store(Some(Arc::new(CachedScript { modified, length, turns: turns.clone() })));
         Ok(turns)
@@ -68,12 +70,20 @@ impl fmt::Debug for ScriptFile {
 
 /// Checks that a file is a valid script. The error is not redacted.
 pub(super) fn check(path: ScriptPath) -> Result<(), String> {
-    parse(&path.read()?).map(drop).map_err(|error| error.to_string())
+    parse(&path.read()?).map(drop).map_err(|error| explain(&error.to_string()))
 }
 
 fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     let script: ScriptYaml = serde_yaml::from_str(without_byte_order_mark(text))?;
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
+}
+
+/// Improves a message of the parser. The place stays at its end.
+fn explain(message: &str) -> String {
+    match message.rfind(" at line ").and_then(|place| message.split_at_checked(place)) {
+        Some((problem, place)) => format!("{}{place}", explain_syntax_error(problem)),
+        None => explain_syntax_error(message),
+    }
 }
 
 /// Removes values and keys from a message of the parser, because a reader of the message may not be allowed to read the

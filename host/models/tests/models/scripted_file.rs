@@ -396,6 +396,7 @@ async fn an_invalid_value_is_an_error_with_its_position() {
             "expected an HTTP status from 400 to 599, or one of auth, rate_limited, bad_request, server, network, timeout, bad_response",
         ),
         ("turns: [{ error: { code: oops, message: x } }]", "invalid value: string, expected an HTTP status"),
+        ("turns: [x]", "invalid type: string, expected a mapping"),
         ("{}", "missing field `turns`"),
     ];
     for (yaml, expected) in cases {
@@ -403,4 +404,11 @@ async fn an_invalid_value_is_an_error_with_its_position() {
         assert!(message.contains(expected), "{yaml}: {message}");
         assert!(yaml == "{}" || message.contains(" at line 1 column "), "{yaml}: {message}");
     }
+}
+
+#[tokio::test]
+async fn a_colon_in_a_text_without_quotes_is_explained() {
+    let message = wrong("turns:\n  - reply: a: b\n").await;
+    let expected = "mapping values are not allowed in this context; put a value that contains `: ` in quotes";
+    assert!(message.starts_with(expected) && message.contains(" at line 2 column "), "{message}");
 }

@@ -25,7 +25,10 @@ fn the_error_of_a_key_that_only_adk_has_names_the_key_to_use() {
 #[test]
 fn the_error_of_a_wrong_type_has_its_location() {
     let error = error_of("agent_class: LoopAgent\nname: root\nmax_iterations: lots\n");
-    assert_eq!(error, "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected u32");
+    assert_eq!(
+        error,
+        "root_agent.yaml:3:17: max_iterations: invalid type: string \"lots\", expected a whole number from 0 on"
+    );
 }
 
 #[test]
