@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    AgentId, AgentKind, AgentTree, CallContext, Model, ModelError, ModelErrorKind, ModelRef, ModelResolver, RunError,
-    Tool, quoted_list,
+    AgentId, AgentKind, AgentTree, CallContext, Model, ModelRef, ModelResolver, RunError, Tool, quoted_list,
 };
 
 use super::RunContext;
@@ -16,9 +15,11 @@ impl RunContext {
         let (name, model) = match model_ref(&self.app.tree, id) {
             Some(model) => (model.name(), model.resolve(self.invocation.services.models.as_ref())),
             None => {
-                let message =
-                    format!("no model found for agent `{}` or its ancestors; give one of them a `model`", cx.agent);
-                return Err(ModelError::new(ModelErrorKind::UnknownModel, "none", message).into());
+                return Err(RunError::Agent {
+                    agent: cx.agent.to_string(),
+                    code: "MODEL_MISSING".into(),
+                    message: "it has no model and inherits none; set `model` for it or for an agent above it".into(),
+                });
             }
         };
         Ok((name.to_owned(), self.plugins.model(cx, name, model)?))

@@ -199,7 +199,9 @@ async fn a_failure_in_mid_stream_keeps_the_chunks_and_the_session_continues() {
 async fn an_agent_without_model_fails_with_a_message() {
     let agent = llm_with("root", Scripted::new(), |llm| llm.model = None);
     let (_, error) = Harness::new(agent).await.expect_error("hi").await;
-    assert!(error.to_string().contains("no model found for agent `root` or its ancestors"), "{error}");
+    // Clients see it as it is: it names no setting of the host.
+    let message = "agent `root`: it has no model and inherits none; set `model` for it or for an agent above it";
+    assert_eq!((error.code(), error.client_message().as_str()), ("MODEL_MISSING", message));
 }
 
 #[tokio::test]
