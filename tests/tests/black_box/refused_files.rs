@@ -65,6 +65,18 @@ async fn a_tool_that_does_not_exist_is_named_with_file_and_line() -> Result<()> 
 }
 
 #[tokio::test]
+async fn an_agent_whose_tool_is_not_exported_is_reported_and_logged() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("puppet.wasm", paths::puppet("unexported")?)?;
+    let host = Host::serve(&folder).await?;
+    let reason = host.wait_for_refusal("puppet.wasm").await?;
+    let expected = "agent `puppet/puppet` cannot be used: tool `forgotten` not found; available: ";
+    assert!(reason.starts_with(expected), "{reason}");
+    assert!(reason.ends_with("; if it is an item of `puppet`, add it to its exports"), "{reason}");
+    host.wait_for_log(&format!("puppet.wasm: loaded, but {expected}")).await
+}
+
+#[tokio::test]
 async fn an_error_in_a_referenced_file_is_located_there() -> Result<()> {
     let root = "agent_class: SequentialAgent\nname: broken\nsub_agents:\n  - config_path: first.yaml\n";
     let first = "name: first\nmodel: scripted:broken/answers.yaml\ninstruction: [1, 2]\n";

@@ -25,6 +25,7 @@ fn puppet() -> LlmAgent {
     let agent = LlmAgent::new("puppet").model("component:puppet/strings");
     match mode().as_str() {
         "tool" => agent.tool("vault/read_note"),
+        "unexported" => agent.tool("forgotten"),
         "toolset" => agent.toolset("vault"),
         "executor" => agent.run_code("vault/run"),
         "callback" => agent.before_tool("hostile/divert"),

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hatchery_core::escape_control;
+
 use super::{Loader, TrackedFile};
 use crate::catalog::names::StoredNames;
 use crate::catalog::scan::FileKind;
@@ -63,10 +65,30 @@ impl Loader {
         self.record_issues();
         next.files = self.statuses();
         log_conflicts(current, &next);
+        self.log_unusable_agents(current);
         if self.starting.as_ref().is_some_and(BTreeSet::is_empty) {
             self.store_names(&next).await;
         }
         Some(next)
+    }
+
+    /// Logs why agents of loaded components cannot serve, if that is new since `previous`.
+    fn log_unusable_agents(&self, previous: &Catalog) {
+        for (path, state) in &self.issues {
+            let is_loaded = self
+                .files
+                .get(path)
+                .is_some_and(|file| file.kind == FileKind::Component && file.state == FileState::Loaded);
+            // Missing grants, with their lines, are logged when the component is loaded.
+            if is_loaded
+                && let FileState::Rejected { reason, previous_serves } = state
+                && !reason.contains('\n')
+                && previous.file(path).is_none_or(|before| before.state != *state)
+            {
+                let serving = if *previous_serves { "; the agent before it keeps serving" } else { "" };
+                tracing::warn!("{}: loaded, but {}{serving}", path.display(), escape_control(reason));
+            }
+        }
     }
 
     /// Stores the owners of names in `catalog`, if they have changed. A failure is tried again with the next catalog.

@@ -89,7 +89,7 @@ impl Builder<'_> {
         self.tool_agents.borrow_mut().reach(self.path.len());
         let agent = self.build_agent(component, spec).map_err(|error| match error {
             error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
-            error => unusable(error.to_string()),
+            error => unusable(format!("{error}{}", advice(component, &error))),
         });
         self.path.pop();
         agent
@@ -348,6 +348,16 @@ impl ToolSource for AgentTools<'_, '_> {
 
     fn error(&self, reason: String) -> ResolveError {
         ResolveError::Unusable { kind: ItemKind::Agent, name: format!("{}/{}", self.home.name(), self.agent), reason }
+    }
+}
+
+/// Returns the end of the message for an item that is unknown, but may be one that `component` does not export.
+fn advice(component: &Component, error: &ResolveError) -> String {
+    match error {
+        ResolveError::Unknown { name, .. } if !name.contains('/') => {
+            format!("; if it is an item of `{}`, add it to its exports", component.name())
+        }
+        ResolveError::Unknown { .. } | ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. } => String::new(),
     }
 }
 
