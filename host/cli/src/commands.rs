@@ -87,7 +87,9 @@ impl Command {
     pub fn default_log_filter(&self) -> &'static str {
         match self {
             // `notify` warns of folders that were removed while it watched them.
-            Self::Serve(_) | Self::Dev(_) => "info,notify=error,rmcp=warn",
+            Self::Serve(_) => "info,notify=error,rmcp=warn",
+            // The command prints its builds itself, and each change of the apps is a line of the host.
+            Self::Dev(_) => "info,notify=error,rmcp=warn,hatchery_wasm::catalog=warn",
             // The command prints failed runs itself. Log lines of components are shown to their author.
             Self::Run(_) => {
                 "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery::component=info"
@@ -97,6 +99,11 @@ impl Command {
             Self::Doctor(_) => "error",
             _ => "warn",
         }
+    }
+
+    /// Returns true for commands that run components for the people who write them.
+    pub fn is_for_authors(&self) -> bool {
+        matches!(self, Self::Dev(_) | Self::Run(_) | Self::Test(_) | Self::Eval(_))
     }
 
     /// Returns the `.env` files to read. `None` for commands that need no keys.

@@ -1,5 +1,6 @@
 //! The tracing subscriber of the command: log lines on stderr, and the audit log.
 
+mod components;
 mod fields;
 
 use anyhow::Context;
@@ -10,6 +11,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::audit::AuditLayer;
 use crate::progress::LogWriter;
+use components::ComponentFormat;
 use fields::Fields;
 
 /// The format of log lines.
@@ -34,8 +36,9 @@ const SILENT_MODULES: [&str; 5] = [
     "rmcp::transport::worker",
 ];
 
-/// Installs the subscriber. `default` is the filter if `HATCHERY_LOG` is not set.
-pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
+/// Installs the subscriber. `default` is the filter if `HATCHERY_LOG` is not set. `is_for_authors` is true for a command
+/// that people use who write components.
+pub fn start(format: LogFormat, default: &str, is_for_authors: bool) -> anyhow::Result<()> {
     let directives = std::env::var(VARIABLE).ok().filter(|directives| !directives.trim().is_empty());
     let directives = directives.as_deref().unwrap_or(default);
     // Of two directives for a module the last one counts, so the user's own can switch its log on.
@@ -47,9 +50,51 @@ pub fn start(format: LogFormat, default: &str) -> anyhow::Result<()> {
     match format {
         LogFormat::Text => {
             let format_layer = format_layer.fmt_fields(Fields).with_ansi(crate::terminal::stderr_has_colours());
-            log.with(format_layer.with_filter(filter)).try_init()
+            if is_for_authors {
+                let format_layer = format_layer.event_format(ComponentFormat::default());
+                log.with(format_layer.with_filter(filter)).try_init()
+            } else {
+                log.with(format_layer.with_filter(filter)).try_init()
+            }
         }
         LogFormat::Json => log.with(format_layer.json().with_filter(filter)).try_init(),
     }
     .map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use hatchery_core::sync::MutexExt;
+    use tracing_subscriber::fmt::MakeWriter;
+
+    /// Captures the output of a subscriber.
+    #[derive(Clone, Default)]
+    pub(super) struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        pub(super) fn text(&self) -> String {
+            String::from_utf8(self.0.lock_unpoisoned().clone()).unwrap()
+        }
+    }
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock_unpoisoned().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
 }

@@ -79,7 +79,7 @@ fn run(cli: Cli) -> anyhow::Result<Outcome> {
     let mut dotenv = cli.command.dotenv().as_ref().map(DotEnv::read).transpose()?.unwrap_or_default();
     dotenv.apply();
     disable_error_backtraces();
-    logs::start(cli.log_format, cli.command.default_log_filter())?;
+    logs::start(cli.log_format, cli.command.default_log_filter(), cli.command.is_for_authors())?;
     dotenv.log();
     rustls::crypto::aws_lc_rs::default_provider()
         .install_default()

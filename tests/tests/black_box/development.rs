@@ -94,6 +94,7 @@ async fn an_error_has_the_lines_of_the_sources(failing: Failing) -> Result<()> {
     for place in failing.places {
         host.wait_for_log(place).await?;
     }
+    host.wait_for_log("ERROR soup: ").await?;
     assert!(!host.log().contains("hatchery-interpreter"), "{}", host.log());
     Ok(())
 }

@@ -79,33 +79,8 @@ fn is_plain(field: &Field) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
-    use hatchery_core::sync::MutexExt;
-    use tracing_subscriber::fmt::MakeWriter;
-
+    use super::super::tests::Lines;
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock_unpoisoned().write(bytes)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl<'a> MakeWriter<'a> for Lines {
-        type Writer = Self;
-
-        fn make_writer(&'a self) -> Self {
-            self.clone()
-        }
-    }
 
     fn lines(fields: impl for<'writer> FormatFields<'writer> + Send + Sync + 'static, is_coloured: bool) -> String {
         let lines = Lines::default();
@@ -125,8 +100,7 @@ mod tests {
             span.record("late", "x y");
             tracing::info!(only = true);
         });
-        let bytes = lines.0.lock_unpoisoned().clone();
-        String::from_utf8(bytes).unwrap()
+        lines.text()
     }
 
     #[test]
