@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use build_cache::{BuildCache, BuildTools};
 use hatchery_wasm::join_program;
@@ -62,6 +62,7 @@ pub enum Language {
 impl Language {
     /// Detects the language of the project in a folder by its manifest. TypeScript is built as JavaScript.
     pub fn detect(dir: &Path) -> anyhow::Result<Self> {
+        ensure!(dir.is_dir(), "{} is not a folder", dir.display());
         let contains =
             |file: &str, word: &str| std::fs::read_to_string(dir.join(file)).is_ok_and(|text| text.contains(word));
         let mut languages = Vec::new();

@@ -83,8 +83,9 @@ impl TestReport {
     /// Prints the report as text. Turns are printed only if they failed.
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
         let (style, sign) = mark(self.passed);
-        let (app, file) = (escape_control(&self.app), printable_path(&self.file));
-        writeln!(out, "{style}{sign}{style:#} {app} {DIM}{file}{DIM:#}")?;
+        // A file that cannot be read names no app.
+        let app = if self.app.is_empty() { String::new() } else { format!("{} ", escape_control(&self.app)) };
+        writeln!(out, "{style}{sign}{style:#} {app}{DIM}{}{DIM:#}", printable_path(&self.file))?;
         if let Some(error) = &self.error {
             writeln!(out, "    {}", escape_control(error))?;
         }

@@ -292,7 +292,7 @@ async fn an_ambiguous_item_name_is_a_warning_and_its_use_an_error() -> Result<()
     folder.write("x.yaml", "turns:\n  - reply: \"hi\"\n")?;
     assert_contains(
         &check_with_errors(&folder).await?,
-        &["✗ x/root_agent.yaml: ", &format!("`one/{tool}`"), &format!("`two/{tool}`")],
+        &["✗ x/root_agent.yaml:6:", &format!("`one/{tool}`"), &format!("`two/{tool}`")],
     );
     Ok(())
 }
@@ -303,7 +303,7 @@ async fn an_agent_with_unknown_references_is_an_error() -> Result<()> {
     folder.write("x/root_agent.yaml", format!("{}tools:\n  - name: dice/roll\n", yaml_agent("scripted:x.yaml")))?;
     assert_contains(
         &check_with_errors(&folder).await?,
-        &["✗ x/root_agent.yaml: ", "x/root_agent.yaml:6:", "tool `dice/roll` not found"],
+        &["✗ x/root_agent.yaml:6:", ": tools: tool `dice/roll` not found"],
     );
     Ok(())
 }

@@ -51,7 +51,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let built = match build_project(&args.dir, options).await? {
         BuildResult::Built(built) => built,
         BuildResult::Failed => return Ok(Outcome::Failure),
-        BuildResult::Rejected(reason) => {
+        BuildResult::Unloadable(reason) | BuildResult::Rejected(reason) => {
             anstream::eprintln!(
                 "{ERROR}error:{ERROR:#} it compiles, but a host would not load it: {}",
                 escape_control(&reason)
@@ -85,7 +85,9 @@ pub enum BuildResult {
     Built(BuiltFile),
     /// The build tool reported errors in the sources.
     Failed,
-    /// The component was built, but a host would reject it.
+    /// The component was built, but a host cannot compile it or run its description.
+    Unloadable(String),
+    /// The component was built and describes itself, but a host would reject the description.
     Rejected(String),
 }
 
@@ -108,7 +110,7 @@ pub async fn build_project(dir: &Path, options: BuildOptions) -> anyhow::Result<
     let Some(built) = build_sources(dir, &options).await? else { return Ok(BuildResult::Failed) };
     let is_development = built.is_development;
     let result = check_and_write(built, &options).await?;
-    if !is_development || !matches!(result, BuildResult::Rejected(_)) {
+    if !is_development || !matches!(result, BuildResult::Unloadable(_)) {
         return Ok(result);
     }
     // A snapshot has more than the interpreter: files of the project, and modules that only WebAssembly imports.
@@ -145,8 +147,12 @@ async fn check_and_write(built: BuiltComponent, options: &BuildOptions) -> anyho
     if options.is_checked {
         let inspection = match inspect_built(&built, &file).await? {
             Ok(inspection) => inspection,
-            Err(reason) => return Ok(BuildResult::Rejected(reason)),
+            Err(reason) => return Ok(BuildResult::Unloadable(reason)),
         };
+        // Agents are built when the folder is served, because they use other items of it.
+        if let Some(error) = inspection.agents.iter().find_map(|agent| check_agent_name(&agent.name).err()) {
+            return Ok(BuildResult::Rejected(error.to_string()));
+        }
         items = format_items(&inspection);
         warnings = uncallable_tools(&inspection);
     }
@@ -175,11 +181,7 @@ async fn inspect_built(built: &BuiltComponent, file: &Path) -> anyhow::Result<Re
     let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));
     let options = compiler::load_options(&config, cache)?;
     let inspected = inspect(&options, &built.name, built.bytes.clone()).await;
-    Ok(inspected.map_err(|error| format_error(&error.into())).and_then(|inspection| {
-        // Agents are built when the folder is served, because they use other items of it.
-        let error = inspection.agents.iter().find_map(|agent| check_agent_name(&agent.name).err());
-        error.map_or(Ok(inspection), |error| Err(error.to_string()))
-    }))
+    Ok(inspected.map_err(|error| format_error(&error.into())))
 }
 
 /// Returns the configuration of the folder that serves a component, which is its own folder or the parent. Its limits

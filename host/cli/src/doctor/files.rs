@@ -126,7 +126,11 @@ fn check_file(diagnosis: &Diagnosis<'_>, status: &FileStatus) -> Finding {
             Finding::error(format!("{file}: {reason}")).with_fix(fix)
         }
         FileState::Rejected { reason, .. } => {
-            let finding = Finding::error(format!("{file}: {reason}"));
+            // A reason that is about a line begins with the path.
+            let finding = match reason.strip_prefix(&format!("{}:", status.path.display())) {
+                Some(place_and_reason) => Finding::error(format!("{file}:{place_and_reason}")),
+                None => Finding::error(format!("{file}: {reason}")),
+            };
             if needs_rebuild(&status.path) {
                 finding.with_fix(format!("hatchery build CRATE --out {}", quote_path(&status.path)))
             } else {

@@ -90,7 +90,7 @@ impl Project {
     }
 
     async fn build(&mut self, sources: Sources, profile: &str) {
-        let folder = self.folder.display().to_string();
+        let folder = label(&self.folder);
         let changed = self.changed_file(&sources);
         self.built = Some(sources);
         match changed {
@@ -109,11 +109,14 @@ impl Project {
                 }
             }
             Ok(BuildResult::Failed) => {
-                print_line(&format!(
-                    "{ERROR}error:{ERROR:#} {folder} was not built; the previous version keeps serving"
-                ));
+                let consequence = if has_component(&self.folder) {
+                    "the previous version keeps serving"
+                } else {
+                    "it is built again when a source is saved"
+                };
+                print_line(&format!("{ERROR}error:{ERROR:#} {folder} was not built; {consequence}"));
             }
-            Ok(BuildResult::Rejected(reason)) => {
+            Ok(BuildResult::Unloadable(reason) | BuildResult::Rejected(reason)) => {
                 let reason = escape_control(&reason);
                 print_line(&format!(
                     "{ERROR}error:{ERROR:#} {folder} compiles, but a host would not load it: {reason}"
@@ -134,6 +137,19 @@ impl Project {
         let (file, ..) = changed.or_else(removed)?;
         Some(file.strip_prefix(&self.folder).unwrap_or(file).to_owned())
     }
+}
+
+/// Returns the folder of a project for messages, by its name if it is the current folder.
+fn label(folder: &Path) -> String {
+    let absolute = (folder == Path::new(".")).then(|| folder.canonicalize().ok()).flatten();
+    let name = absolute.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    name.unwrap_or_else(|| folder.display().to_string())
+}
+
+/// Returns true if the folder has a component of an earlier build.
+fn has_component(folder: &Path) -> bool {
+    let entries = folder.read_dir().into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "wasm"))
 }
 
 /// Prints a line on stderr, among the lines of the log.
@@ -192,6 +208,23 @@ mod tests {
         assert_eq!(found(folder.path()), [folder.path().join("a"), folder.path().join("b")]);
         assert_eq!(found(&folder.path().join("a")), [folder.path().join("a")]);
         assert!(found(&folder.path().join("c")).is_empty());
+    }
+
+    #[test]
+    fn a_project_is_named_by_its_folder() {
+        assert_eq!(label(Path::new("my-agents/dice")), "my-agents/dice");
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(label(Path::new(".")), here.file_name().unwrap().to_string_lossy());
+    }
+
+    #[test]
+    fn a_component_of_an_earlier_build_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), "app.py", "");
+        assert!(!has_component(folder.path()));
+        write(folder.path(), "dice.wasm", "");
+        assert!(has_component(folder.path()));
+        assert!(!has_component(&folder.path().join("missing")));
     }
 
     #[tokio::test]
