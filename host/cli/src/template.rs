@@ -42,6 +42,7 @@ macro_rules! sources {
             }
             TemplateKind::Agent | TemplateKind::Yaml => vec![
                 template!("agent/answers.yaml" as "answers.yaml"),
+                template!("agent/conversation.yaml" as "conversation.yaml"),
                 $(($file, include_str!(concat!("../templates/", $folder, "/agent/", $file)))),+
             ],
         }
@@ -71,8 +72,11 @@ impl TemplateKind {
         match self {
             Self::Tool => files.push(template!("tool/lib.rs" as "src/lib.rs")),
             Self::Callback => files.push(template!("callback/lib.rs" as "src/lib.rs")),
-            Self::Agent | Self::Yaml => files
-                .extend([template!("agent/lib.rs" as "src/lib.rs"), template!("agent/answers.yaml" as "answers.yaml")]),
+            Self::Agent | Self::Yaml => files.extend([
+                template!("agent/lib.rs" as "src/lib.rs"),
+                template!("agent/answers.yaml" as "answers.yaml"),
+                template!("agent/conversation.yaml" as "conversation.yaml"),
+            ]),
         }
         files
     }
@@ -150,6 +154,9 @@ impl std::str::FromStr for ProjectName {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
+        if let Some((folder, name)) = name.rsplit_once('/') {
+            return Err(format!("a name has no folder; write `{name} --path {folder}`"));
+        }
         if !name.starts_with(|c: char| c.is_ascii_lowercase()) {
             return Err("a name must start with a lower-case letter".into());
         }
@@ -227,9 +234,9 @@ mod tests {
         }
         assert_eq!("Dice".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
         assert_eq!("".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
-        assert_eq!("../x".parse::<ProjectName>(), Err("a name must start with a lower-case letter".into()));
+        assert_eq!("a/b/c".parse::<ProjectName>(), Err("a name has no folder; write `c --path a/b`".into()));
         assert_eq!(
-            "a/b".parse::<ProjectName>(),
+            "a.b".parse::<ProjectName>(),
             Err("a name may contain only lower-case letters, digits, `-` and `_`".into())
         );
         assert_eq!("user".parse::<ProjectName>(), Err("`user` is a reserved word; choose another name".into()));
@@ -291,12 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn the_conversation_of_a_yaml_agent_is_valid() {
-        let folder = tempfile::tempdir().unwrap();
-        write(TemplateKind::Yaml, Language::Rust, &name("dice"), &SdkSource::Embedded, &folder.path().join("dice"))
-            .unwrap();
-        let file = folder.path().join("dice/conversation.yaml");
-        let conversation = Conversation::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap();
-        assert_eq!(conversation.app, "dice");
+    fn the_conversations_of_agents_are_valid() {
+        for kind in [TemplateKind::Yaml, TemplateKind::Agent] {
+            for language in Language::value_variants().iter().copied() {
+                let folder = tempfile::tempdir().unwrap();
+                write(kind, language, &name("dice"), &SdkSource::Embedded, &folder.path().join("dice")).unwrap();
+                let file = folder.path().join("dice/conversation.yaml");
+                let conversation = Conversation::parse(&std::fs::read_to_string(&file).unwrap(), &file).unwrap();
+                assert_eq!(conversation.app, "dice");
+            }
+        }
     }
 }

@@ -308,6 +308,15 @@ async fn a_new_agent_in_yaml_passes_its_own_conversation() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_path_as_the_name_of_a_new_agent_is_answered_with_the_option_for_it() -> Result<()> {
+    let folder = Folder::empty()?;
+    let output = hatchery(&folder.served(), &["new", "my-agents/welcome", "--kind", "yaml"]).await?;
+    assert!(!output.success, "{}", output.stdout);
+    assert!(output.stderr.contains("a name has no folder; write `welcome --path my-agents`"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_new_agent_in_yaml_has_no_language() -> Result<()> {
     let folder = Folder::empty()?;
     for option in [["--lang", "python"], ["--sdk", "."]] {
@@ -330,8 +339,10 @@ async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
     }
     let push = hatchery(&folder.served(), &["push", ".", "localhost:1/x:1"]).await?;
     assert_eq!(push.stderr, "error: . is a folder; name the component in it\n");
-    let login = hatchery(&folder.served(), &["login", "tickets", "no-such-folder"]).await?;
-    assert_eq!(login.stderr, "error: no-such-folder is not a folder\n");
+    for args in [&["login", "tickets", "no-such-folder"][..], &["build", "no-such-folder"]] {
+        let output = hatchery(&folder.served(), args).await?;
+        assert_eq!(output.stderr, "error: no-such-folder is not a folder\n", "{args:?}");
+    }
     assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
     Ok(())
 }

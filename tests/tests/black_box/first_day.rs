@@ -73,13 +73,17 @@ async fn spend_a_day(language: Language) -> Result<()> {
     ensure!(created.success, "{}", created.stderr);
     let project = folder.file("words");
     // The commands that `new` names, in the folder that it names.
-    for step in ["cd words", "hatchery build", "hatchery run . -m 'count the words of this'", "hatchery dev"] {
+    let steps =
+        ["cd words", "hatchery build", "hatchery run . -m 'count the words of this'", "hatchery test", "hatchery dev"];
+    for step in steps {
         assert!(created.stdout.contains(&format!("  {step}")), "{step}: {}", created.stdout);
     }
     let Some(built) = with_tools(&project, &["build"]).await? else { return Ok(()) };
     assert!(built.stdout.contains("agents words; tools count_words"), "{}", built.stdout);
     let ran = hatchery(&project, &["run", ".", "-m", "count one two three"]).await?;
     assert!(ran.success && ran.stdout.contains("These are 3 words."), "{}{}", ran.stdout, ran.stderr);
+    let tested = hatchery(&project, &["test"]).await?;
+    assert!(tested.success && tested.stdout.contains("1 passed"), "{}{}", tested.stdout, tested.stderr);
 
     let host = Host::develop(&folder, &project).await?;
     assert_eq!(host.apps().await?, ["words"]);

@@ -69,14 +69,18 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// Returns the commands to run in the new folder, each with its purpose.
 fn next_steps(kind: TemplateKind) -> Vec<(&'static str, &'static str)> {
-    let run = match kind {
-        TemplateKind::Agent => Some(("hatchery run . -m 'count the words of this'", "send it a message")),
-        TemplateKind::Yaml => Some(("hatchery run . -m 'I am Ada'", "send it a message")),
-        TemplateKind::Tool | TemplateKind::Callback => None,
-    };
-    let build = kind.is_component().then_some(("hatchery build", "create the component"));
+    let build = ("hatchery build", "create the component");
+    let run = |command| (command, "send it a message");
+    let test = ("hatchery test", "play its conversation.yaml");
     let dev = ("hatchery dev", "serve it, and build again whenever a source is saved");
-    build.into_iter().chain(run).chain([dev]).collect()
+    match kind {
+        TemplateKind::Agent => vec![build, run("hatchery run . -m 'count the words of this'"), test, dev],
+        TemplateKind::Yaml => {
+            let serve = ("hatchery dev", "serve it, and load it again whenever a file is saved");
+            vec![run("hatchery run . -m 'I am Ada'"), test, serve]
+        }
+        TemplateKind::Tool | TemplateKind::Callback => vec![build, dev],
+    }
 }
 
 /// Returns the SDK to depend on: the folder of `--sdk`, the SDK of the repository around `parent`, or the one that
