@@ -149,3 +149,111 @@ test("the title of a tab names the app or the component", () =>
     await page.getByRole("link", { name: "dice", exact: true }).first().click();
     await page.waitForFunction(() => document.title === "dice · Component · Hatchery");
   }));
+
+test("a failure is shown once, and with a next step if its message has none", async () => {
+  const agent = "name: lost\nmodel: no-such-model\ninstruction: Answer.\n";
+  const own = await Host.start({ "lost/root_agent.yaml": agent });
+  try {
+    await withPage(
+      own,
+      async (page) => {
+        await page.goto(`${own.url}/dev-ui/apps/lost`);
+        await say(page, "Hello");
+        const failure = page.getByRole("alert").filter({ hasText: "MODEL_UNKNOWN" });
+        await failure.getByText("run hatchery doctor in the served folder").waitFor();
+        assert.equal(await failure.count(), 1);
+      },
+      { allowed: [/500/] },
+    );
+  } finally {
+    await own.stop();
+  }
+});
+
+test("the build page says which apps it cannot edit, and a rejected app leads to it", async () => {
+  const own = await Host.start({ ...sampleFolder(), "broken/root_agent.yaml": "name: broken\nmodle: x\n" });
+  try {
+    await withPage(
+      own,
+      async (page) => {
+        await page.goto(`${own.url}/dev-ui/build/dice`);
+        await page.getByRole("heading", { name: "dice is not made of YAML files" }).waitFor();
+        assert.equal(await page.getByText("valid", { exact: true }).count(), 0);
+        await assertAccessible(page, "an app that cannot be edited");
+        await page.getByRole("link", { name: "the component dice" }).click();
+        await page.getByRole("heading", { name: "dice", level: 1 }).waitFor();
+        await page.goto(`${own.url}/dev-ui/apps/broken`);
+        await page.getByRole("link", { name: "Correct its files" }).click();
+        await page.getByRole("textbox", { name: "root_agent.yaml" }).waitFor();
+      },
+      { allowed: [/40[49]/, /500/] },
+    );
+  } finally {
+    await own.stop();
+  }
+});
+
+test("a session that does not exist offers nothing to do with it", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/sessions/dice/users/me/sessions/nobody`);
+      await page.getByRole("alert").getByText(/Session not found/).waitFor();
+      assert.equal(await page.getByRole("main").getByRole("button").count(), 0);
+      assert.equal(await page.getByRole("link", { name: "Open in the chat" }).count(), 0);
+    },
+    { allowed: [/404/] },
+  ));
+
+test("the list of keys begins at its top, also in a low window", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/components`);
+      await page.getByRole("heading", { name: "Components", level: 1 }).waitFor();
+      await page.keyboard.press("?");
+      const dialog = page.getByRole("dialog", { name: "Keys" });
+      await dialog.waitFor();
+      assert.equal(await dialog.evaluate(({ scrollTop }) => scrollTop), 0);
+      await assertAccessible(page, "the list of keys");
+      await page.keyboard.press("Enter");
+      await dialog.waitFor({ state: "hidden" });
+    },
+    { viewport: { width: 390, height: 500 } },
+  ));
+
+/** Returns the number of lines of an element's text. */
+const countLines = (element) =>
+  element.evaluate((element) => {
+    const text = document.createRange();
+    text.selectNodeContents(element);
+    return new Set([...text.getClientRects()].map(({ top }) => top)).size;
+  });
+
+test("tables of a narrow window scroll instead of breaking their words", async () => {
+  const table = "| one | two | three | four | five | six | seven |\n|---|---|---|---|---|---|---|\n| incomprehensibilities | b | c | d | e | f | g |";
+  const own = await Host.start({
+    ...sampleFolder(),
+    "tables/root_agent.yaml": "name: tables\nmodel: scripted:tables/answers.yaml\ninstruction: Answer.\n",
+    "tables/answers.yaml": `turns:\n  - reply: ${JSON.stringify(table)}\n`,
+  });
+  try {
+    await withPage(
+      own,
+      async (page) => {
+        await page.goto(`${own.url}/dev-ui/components/greeter`);
+        const grants = page.getByRole("region", { name: "Table of grants" });
+        assert.equal(await countLines(grants.getByRole("cell", { name: "state.write", exact: true })), 1);
+        await assertAccessible(page, "grants in a narrow window");
+        await page.goto(`${own.url}/dev-ui/apps/tables`);
+        await say(page, "A table");
+        const answer = page.getByRole("region", { name: "Table", exact: true });
+        assert.equal(await countLines(answer.getByRole("cell", { name: "incomprehensibilities" })), 1);
+        await assertAccessible(page, "a table of an answer in a narrow window");
+      },
+      { viewport: { width: 390, height: 800 } },
+    );
+  } finally {
+    await own.stop();
+  }
+});

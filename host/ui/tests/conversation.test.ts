@@ -3,6 +3,7 @@ import type { JsonObject, Part, SessionEvent } from "../src/api/types";
 import {
   buildTurns,
   confirmationAnswer,
+  isReported,
   openConfirmations,
   sessionTitle,
   titledState,
@@ -110,9 +111,27 @@ describe("a confirmation", () => {
     expect(confirmationAnswer(open, true, { days: 2 })).toEqual([{ functionResponse: { id: "f1", name, response } }]);
   });
 
+  it("has no hint if its author has written none", () => {
+    const hint =
+      "Please approve or reject the tool call send_money() by responding with a FunctionResponse with an expected ToolConfirmation payload.";
+    expect(openConfirmations(buildTurns([ask("pay"), consent("f1", { hint, confirmed: false })]))[0]?.hint).toBe("");
+  });
+
   it("survives arguments of any shape", () => {
     const strange = event("x", [{ functionCall: { id: "f", name: "adk_request_confirmation", args: { originalFunctionCall: [1] } } }]);
     expect(openConfirmations(buildTurns([strange]))[0]?.original.name).toBe("?");
+  });
+});
+
+describe("the failure of a run", () => {
+  it("is reported if the last event has it", () => {
+    const failure = { code: "MODEL_AUTH", message: "no access" };
+    const failed = event("dice", [], { errorCode: failure.code, errorMessage: failure.message });
+    const turns = (events: SessionEvent[]) => buildTurns([ask("x"), ...events]).at(-1);
+    expect(isReported(turns([failed]), failure)).toBe(true);
+    expect(isReported(turns([failed]), { ...failure, message: "another" })).toBe(false);
+    expect(isReported(turns([failed, event("dice", [{ text: "1" }])]), failure)).toBe(false);
+    expect(isReported(undefined, failure)).toBe(false);
   });
 });
 

@@ -7,6 +7,9 @@ import { withSpeech } from "./transcription";
 
 export const CONFIRMATION = "adk_request_confirmation";
 
+/** The hint of a call whose author has written none. It is for programs. */
+const DEFAULT_HINT = /^Please approve or reject the tool call .+\(\) by responding with a FunctionResponse with an expected ToolConfirmation payload\.$/;
+
 /** Whether a call waits for a person, and the person's decision. */
 export type Decision = "open" | "agreed" | "denied" | "superseded";
 
@@ -156,7 +159,7 @@ class Builder {
         kind: "confirmation",
         call,
         original,
-        hint: typeof hint === "string" ? hint : "",
+        hint: typeof hint === "string" && !DEFAULT_HINT.test(hint) ? hint : "",
         payload: payload ?? undefined,
         decision: "open",
       };
@@ -227,6 +230,12 @@ export function openConfirmations(turns: readonly Turn[]): ItemOf<"confirmation"
 export function openCredentials(turns: readonly Turn[]): ItemOf<"credential">[] {
   const items = turns.flatMap((turn) => turn.items);
   return items.filter((item): item is ItemOf<"credential"> => item.kind === "credential" && item.state === "open");
+}
+
+/** Returns whether the last item of a turn is this failure of its run. */
+export function isReported(turn: Turn | undefined, failure: { code: string; message: string }): boolean {
+  const last = turn?.items.at(-1);
+  return last?.kind === "error" && last.code === failure.code && last.message === failure.message;
 }
 
 /** Returns the message that answers a confirmation. */

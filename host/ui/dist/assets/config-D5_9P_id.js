@@ -1,0 +1,1 @@
+import{V as e}from"./PageHead-DN9UlTy6.js";var t=()=>e(`config`);export{t};
