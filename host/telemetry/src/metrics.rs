@@ -18,7 +18,7 @@ use self::gen_ai::{ModelCalls, ModelSeries};
 use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
-const ERROR_CODES: [&str; 62] = [
+const ERROR_CODES: [&str; 63] = [
     "AGENT_FAILED",
     "BAD_INPUT",
     "CALLBACK_FAILED",

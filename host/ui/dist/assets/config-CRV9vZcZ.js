@@ -1,1 +1,0 @@
-import{B as e}from"./PageHead-sUCf46VM.js";var t=()=>e(`config`);export{t};

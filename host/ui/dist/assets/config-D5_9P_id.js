@@ -1,1 +1,0 @@
-import{V as e}from"./PageHead-DN9UlTy6.js";var t=()=>e(`config`);export{t};

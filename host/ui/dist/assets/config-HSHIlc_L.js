@@ -1,0 +1,1 @@
+import{V as e}from"./PageHead-6IzjTSoF.js";var t=()=>e(`config`);export{t};
