@@ -102,7 +102,7 @@ mod tests {
     #[tokio::test]
     async fn a_write_removes_what_killed_writers_have_left() {
         let folder = tempfile::tempdir().unwrap();
-        let [old, young] = [0, 1].map(|number| folder.path().join(format!(".x.wasm.1-{number}.unfinished")));
+        let [old, young] = [0, 1].map(|number| folder.path().join(format!(".x.wasm.1-{number}.tmp")));
         std::fs::write(&old, "half").unwrap();
         std::fs::write(&young, "half").unwrap();
         let long_ago = std::time::SystemTime::now() - MIN_AGE - Duration::from_secs(1);
