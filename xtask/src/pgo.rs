@@ -17,16 +17,17 @@ const PROFILE: &str = "dist";
 /// The counters need no link-time optimization, which would take longer than the rest of the build.
 const WITHOUT_LTO: [&str; 3] = ["-Clto=off", "-Clinker-plugin-lto=no", "-Cembed-bitcode=yes"];
 
-/// Calls that are not hot are inlined only if the caller becomes smaller. The limit of hot calls is another one.
+/// Inlines fewer of the calls that are not hot. The limit of hot calls is another one.
 const SMALL_COLD_CODE: &str = "-Cllvm-args=-inline-threshold=40";
 
 /// Functions that were never called have no counts, which is no reason for a warning.
 const WITHOUT_WARNINGS: &str = "-Cllvm-args=-pgo-warn-missing-function=false";
 
-/// Folds functions with the same code, unless their addresses are compared.
-const FOLDED_FUNCTIONS: &str = "-Clink-arg=-Wl,--icf=safe";
+/// Flags of LLVM's linker: fold functions with the same code, unless their addresses are compared, and keep hot
+/// functions together, apart from those that were never called.
+const LINKER_FLAGS: [&str; 2] = ["-Clink-arg=-Wl,--icf=safe", "-Clink-arg=-Wl,-z,keep-text-section-prefix"];
 
-/// The target whose default linker is LLVM's, which can fold functions.
+/// The target whose default linker is LLVM's.
 const LLD_TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// What separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
@@ -84,8 +85,8 @@ impl<'a> GuidedBuild<'a> {
     /// Builds the command for the load test.
     fn optimize(&self) -> anyhow::Result<()> {
         let profile = format!("-Cprofile-use={}", self.profile().display());
-        let folded = (self.target == LLD_TARGET).then_some(FOLDED_FUNCTIONS);
-        self.build([profile.as_str(), SMALL_COLD_CODE, WITHOUT_WARNINGS].into_iter().chain(folded))
+        let linker = LINKER_FLAGS.into_iter().filter(|_| self.target == LLD_TARGET);
+        self.build([profile.as_str(), SMALL_COLD_CODE, WITHOUT_WARNINGS].into_iter().chain(linker))
     }
 
     /// Builds the command with these flags of the compiler. With a target triple, they are neither used for build
