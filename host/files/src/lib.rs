@@ -1,13 +1,19 @@
-//! Atomic writes of files: a temporary file beside the target is written and renamed over it. Readers see the old content
+//! Atomic writes of files, and stamps by which changes are detected.
+//!
+//! To write a file, a temporary file beside the target is written and renamed over it. Readers see the old content
 //! or all of the new, also after a crash of the process or the machine.
 //!
 //! The temporary file of `x` has the hidden name `.x.PID-NUMBER.tmp`, so that a host that watches the folder does
 //! not load it. A writer holds an advisory lock on it: a file without a lock was left by a killed process.
 
+mod stamp;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+pub use stamp::FileStamp;
 
 /// The end of the name of a temporary file.
 const EXTENSION: &str = ".tmp";

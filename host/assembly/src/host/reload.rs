@@ -1,9 +1,10 @@
 //! Hot reload of the configuration: watches its file and the list of trusted folders.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Weak;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+
+use hatchery_files::FileStamp;
 
 use super::live_config::{LiveConfig, Trigger};
 use crate::trust::ConfigSource;
@@ -36,16 +37,6 @@ pub(super) struct FileStamps {
     is_changing: bool,
 }
 
-/// The size of a file, and the times at which it was modified and changed.
-#[derive(PartialEq, Eq)]
-struct FileStamp {
-    size: u64,
-    modified: Option<SystemTime>,
-    /// Seconds and nanoseconds. Programs cannot set it, so a replacement with the same size and modification time is
-    /// noticed, and so are other permissions.
-    changed: Option<(i64, i64)>,
-}
-
 impl FileStamps {
     /// Records the current state of a configuration file and of the list of trusted folders.
     pub(super) fn new(source: &ConfigSource) -> Self {
@@ -66,32 +57,14 @@ impl FileStamps {
     }
 }
 
-impl FileStamp {
-    fn read(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(Self { size: metadata.len(), modified: metadata.modified().ok(), changed: change_time(&metadata) })
-    }
-}
-
-#[cfg(unix)]
-fn change_time(metadata: &fs::Metadata) -> Option<(i64, i64)> {
-    use std::os::unix::fs::MetadataExt;
-
-    Some((metadata.ctime(), metadata.ctime_nsec()))
-}
-
-#[cfg(not(unix))]
-fn change_time(_: &fs::Metadata) -> Option<(i64, i64)> {
-    None
-}
-
 fn stamps(paths: &[PathBuf]) -> Vec<Option<FileStamp>> {
     paths.iter().map(|path| FileStamp::read(path)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::fs;
+    use std::time::{Instant, SystemTime};
 
     use super::*;
 

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use hatchery_engine::yaml::ROOT_FILE;
+use hatchery_files::FileStamp;
 
 /// The names of folders of build tools, which are skipped.
 pub const IGNORED_FOLDERS: [&str; 4] = ["target", "node_modules", "venv", "__pycache__"];
@@ -25,45 +25,22 @@ pub(crate) enum FileKind {
 /// signature beside a component is included, because a different signature may change whether the component is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
-    file: FileMetadata,
-    signature: Option<FileMetadata>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileMetadata {
-    size: u64,
-    modified: Option<SystemTime>,
-    /// Seconds and nanoseconds. Programs cannot set it, so a replacement with the same size and modification time is
-    /// noticed.
-    changed: Option<(i64, i64)>,
+    file: FileStamp,
+    signature: Option<FileStamp>,
 }
 
 impl FileVersion {
     /// Returns the current version of a file. `None` if it does not exist.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let signature = path.extension().filter(|extension| *extension == "wasm");
-        let signature = signature.and_then(|_| FileMetadata::at(&path.with_extension("wasm.minisig")));
-        Some(Self { file: FileMetadata::at(path)?, signature })
+        let signature = signature.and_then(|_| stamp(&path.with_extension("wasm.minisig")));
+        Some(Self { file: stamp(path)?, signature })
     }
 }
 
-impl FileMetadata {
-    fn at(path: &Path) -> Option<Self> {
-        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-        Some(Self { size: metadata.len(), modified: metadata.modified().ok(), changed: change_time(&metadata) })
-    }
-}
-
-#[cfg(unix)]
-fn change_time(metadata: &fs::Metadata) -> Option<(i64, i64)> {
-    use std::os::unix::fs::MetadataExt;
-
-    Some((metadata.ctime(), metadata.ctime_nsec()))
-}
-
-#[cfg(not(unix))]
-fn change_time(_: &fs::Metadata) -> Option<(i64, i64)> {
-    None
+/// Returns the stamp of a file. `None` if there is none, or if it is a folder.
+fn stamp(path: &Path) -> Option<FileStamp> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|metadata| FileStamp::new(&metadata))
 }
 
 /// The result of a scan.
@@ -164,7 +141,7 @@ fn kind_of(name: &str) -> Option<FileKind> {
 
 #[cfg(all(test, unix))]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::{Duration, Instant, SystemTime};
 
     use super::*;
 
