@@ -34,7 +34,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
 pub(crate) const MAX_LISTED: usize = 20;
 
 /// The types of serde, each with its name for people who write YAML.
-const TYPE_NAMES: [(&str, &str); 11] = [
+const TYPE_NAMES: [(&str, &str); 14] = [
     ("expected struct ", "expected a mapping"),
     ("expected a map", "expected a mapping"),
     ("expected a sequence", "expected a list"),
@@ -46,6 +46,9 @@ const TYPE_NAMES: [(&str, &str); 11] = [
     ("expected u32", "expected a whole number from 0 on"),
     ("expected u64", "expected a whole number from 0 on"),
     ("expected usize", "expected a whole number from 0 on"),
+    ("expected a nonzero u32", "expected a whole number from 1 on"),
+    ("expected a nonzero u64", "expected a whole number from 1 on"),
+    ("expected a nonzero usize", "expected a whole number from 1 on"),
 ];
 
 /// Beginnings of messages of the YAML parser, each with the most likely remedy.
@@ -150,6 +153,7 @@ mod tests {
         for (expected, plain) in [
             ("f64", "a number"),
             ("u32", "a whole number from 0 on"),
+            ("a nonzero usize", "a whole number from 1 on"),
             ("i64", "a whole number"),
             ("a sequence", "a list"),
         ] {

@@ -137,7 +137,7 @@ fn settings_of_instances_and_hot_reload_have_units() {
     assert_eq!(config.components["rust"].warm, None);
     let error = parse("components:\n  python:\n    warm: {size: 0}\n").unwrap_err();
     assert!(
-        error.contains("components.python.warm.size: invalid value: integer `0`, expected a nonzero u32"),
+        error.contains("components.python.warm.size: invalid value: integer `0`, expected a whole number from 1 on"),
         "{error}"
     );
     let error = parse("hot_reload: {drain_timeout: soon}").unwrap_err();

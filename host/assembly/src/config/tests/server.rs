@@ -184,7 +184,7 @@ fn triggers_are_off_unless_their_sources_are_named() {
     let error = server("triggers: [kafka]").unwrap_err();
     assert!(error.contains("unknown variant `kafka`, expected `pubsub` or `eventarc`"), "{error}");
     let error = server("max_concurrent_triggers: 0").unwrap_err();
-    assert!(error.contains("integer `0`, expected a nonzero usize"), "{error}");
+    assert!(error.contains("integer `0`, expected a whole number from 1 on"), "{error}");
 }
 
 #[test]
