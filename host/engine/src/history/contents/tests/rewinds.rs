@@ -52,9 +52,8 @@ fn a_rewind_by_an_agent_or_to_an_unknown_run_annuls_nothing() {
 }
 
 #[test]
-fn many_rewinds_take_no_longer_than_as_many_other_events() {
-    let events: Vec<_> = two_turns().into_iter().chain((0..100_000).map(|_| rewind("user", "3"))).collect();
-    let began = std::time::Instant::now();
+fn many_rewinds_leave_the_turns_before_them() {
+    // If each searched the history for its run, the test would take hours.
+    let events: Vec<_> = two_turns().into_iter().chain((0..1_000_000).map(|_| rewind("user", "3"))).collect();
     assert_eq!(contents(&events), ["u:a", "m:b", "u:c", "m:d"]);
-    assert!(began.elapsed() < std::time::Duration::from_secs(5));
 }
