@@ -404,6 +404,7 @@ impl<'a> Conversation<'a> {
                 let content = tools::responses_to(&call, &error);
                 let data = EventData { content: Some(Arc::new(content)), ..EventData::default() };
                 tools::batch_context(self.driver.cx).emit(data).await?;
+                self.tools.forget(&call);
                 return Ok(None);
             }
         };
@@ -415,7 +416,7 @@ impl<'a> Conversation<'a> {
         if event.actions.end_of_agent == Some(true) {
             return Ok(Some(AgentOutcome::Done));
         }
-        let responses = self.tools.expected_responses(&event);
+        let responses = self.tools.take_responses(&event);
         if !responses.is_empty() {
             self.send(LiveRequest::ToolResponses(responses)).await?;
         }

@@ -220,17 +220,19 @@ async fn a_follower_that_comes_during_a_message_gets_it_so_far_and_then_the_rest
 
 #[tokio::test]
 async fn a_message_that_is_too_long_to_be_kept_has_no_beginning_for_those_who_come_during_it() {
-    const MAX_BYTES: usize = 256 << 10;
-    let chunks = vec![text_chunk("m", &"x".repeat(MAX_BYTES)), text_chunk("m", "y"), text_chunk("m", "z")];
+    // Of at most 256 KiB.
+    const KEPT_BYTES: usize = 255 << 10;
+    let more = "y".repeat(1 << 10);
+    let chunks = vec![text_chunk("m", &"x".repeat(KEPT_BYTES)), text_chunk("m", &more), text_chunk("m", "z")];
     let mut streamed = StreamedRun::start(chunks).await;
     streamed.go_on(1).await;
     let mut early = streamed.follow().await;
-    assert_eq!(next(&mut early).await.content.as_ref().unwrap().text().len(), MAX_BYTES);
+    assert_eq!(next(&mut early).await.content.as_ref().unwrap().text().len(), KEPT_BYTES);
     streamed.go_on(1).await;
     let mut late = streamed.follow().await;
     let (chunk, ()) = futures::join!(next(&mut late), streamed.go_on(1));
     assert_eq!(brief(&chunk), "root~: z");
-    assert_eq!(rest(early).await, ["root~: y", "root~: z"]);
+    assert_eq!(rest(early).await, [format!("root~: {more}"), "root~: z".to_owned()]);
 }
 
 #[tokio::test]
@@ -250,6 +252,31 @@ async fn of_too_many_partial_messages_a_run_keeps_those_that_went_on_last() {
     assert_eq!(kept[MAX_MESSAGES - 2..], ["0 begun again", "new begun"]);
     streamed.go_on(1).await;
     assert_eq!(next(&mut updates).await.id, "last");
+}
+
+#[tokio::test]
+async fn parts_count_towards_the_size_of_a_message_that_is_kept_and_empty_ones_are_not_kept() {
+    let parts = |texts: [&str; 2]| {
+        let [spoken, thought_of] = texts;
+        (0..2000).flat_map(|_| [Part::text(spoken), thought(thought_of)]).collect()
+    };
+    let chunks = vec![
+        chunk("small", parts(["x", "y"])),
+        chunk("empty", parts(["", ""])),
+        text_chunk("empty", "z"),
+        text_chunk("small", "z"),
+        text_chunk("empty", "!"),
+    ];
+    let mut streamed = StreamedRun::start(chunks).await;
+    streamed.go_on(3).await;
+    let mut updates = streamed.follow().await;
+    let so_far = next(&mut updates).await;
+    assert_eq!(
+        (&*so_far.id, so_far.content.as_ref().unwrap().parts.as_slice()),
+        ("empty", [Part::text("z")].as_slice())
+    );
+    streamed.go_on(2).await;
+    assert_eq!(rest(updates).await, ["root~: z", "root~: !"], "the other message was too long");
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ pub(super) struct RunningTools<'a> {
     /// Calls that do not run yet.
     started: Vec<Batch<'a>>,
     tokens: Vec<(HashSet<String>, CancellationToken)>,
-    /// Whether the model expects the response to each call, by the id of the call.
+    /// Whether the model expects the response to each call that has none yet, by the id of the call.
     is_expected: HashMap<String, bool>,
 }
 
@@ -118,10 +118,18 @@ impl<'a> RunningTools<'a> {
         self.is_expected.get(id) != Some(&false)
     }
 
-    /// Returns the responses that the model expects.
-    pub(super) fn expected_responses(&self, event: &Event) -> Vec<FunctionResponse> {
-        let is_expected = |response: &&FunctionResponse| response.id.as_deref().is_none_or(|id| self.expects(id));
-        event.function_responses().filter(is_expected).cloned().collect()
+    /// Removes the calls to which an event responds. Returns the responses that the model expects.
+    pub(super) fn take_responses(&mut self, event: &Event) -> Vec<FunctionResponse> {
+        let mut responses: Vec<_> = event.function_responses().cloned().collect();
+        responses.retain(|response| response.id.as_ref().is_none_or(|id| self.is_expected.remove(id) != Some(false)));
+        responses
+    }
+
+    /// Removes the calls of an event, which the model has cancelled.
+    pub(super) fn forget(&mut self, event: &Event) {
+        for id in event.function_calls().filter_map(|call| call.id.as_ref()) {
+            self.is_expected.remove(id);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hatchery_core::{Content, Event, EventData, Part, PartData, Timestamp, Transcription, json_len};
 use serde_json::{Value, json};
 
-/// Maximum size in bytes of the texts that a run keeps.
+/// Maximum size in bytes of the texts that a run keeps, with the parts that they are in.
 const MAX_BYTES: usize = 256 << 10;
 
 /// Maximum number of messages that a run keeps.
@@ -117,12 +117,18 @@ impl Message {
 
     /// Appends text to the last part, unless only one of the two is a thought.
     fn add_text(&mut self, text: &str, thought: bool) {
+        if text.is_empty() {
+            return;
+        }
         self.bytes += text.len();
         match self.parts.last_mut() {
             Some(Part { data: PartData::Text(last), thought: is_thought, .. }) if *is_thought == thought => {
                 last.push_str(text);
             }
-            _ => self.parts.push(Part { thought, ..Part::text(text) }),
+            _ => {
+                self.bytes += size_of::<Part>();
+                self.parts.push(Part { thought, ..Part::text(text) });
+            }
         }
     }
 
