@@ -170,6 +170,14 @@ pub enum ResolveError {
         name: String,
         reason: String,
     },
+    /// The item exists, but needs grants that its component does not have.
+    #[error("{} `{name}` cannot be used: {reason}", kind.label())]
+    MissingGrants {
+        /// The kind of item.
+        kind: ItemKind,
+        name: String,
+        reason: String,
+    },
 }
 
 #[cfg(test)]

@@ -217,14 +217,47 @@ pub(crate) struct Sources {
 struct AppCandidate {
     name: String,
     file: PathBuf,
-    app: Result<BuiltApp, String>,
+    app: Result<BuiltApp, AppFault>,
+}
+
+/// Why an app cannot be built.
+struct AppFault {
+    reason: String,
+    /// True if the lines that grant what its agents lack were logged when their components were loaded.
+    is_logged: bool,
+}
+
+impl From<String> for AppFault {
+    fn from(reason: String) -> Self {
+        Self { reason, is_logged: false }
+    }
+}
+
+impl From<ResolveError> for AppFault {
+    fn from(error: ResolveError) -> Self {
+        let is_logged = matches!(error, ResolveError::MissingGrants { .. });
+        Self { reason: error.to_string(), is_logged }
+    }
 }
 
 /// An app, with the grants that its tree of agents uses.
 type BuiltApp = (Arc<App>, UsedGrants);
 
-/// Files that cannot serve although they were read, with their states.
-pub(crate) type LoadIssues = BTreeMap<PathBuf, FileState>;
+/// Files that cannot serve although they were read.
+pub(crate) type LoadIssues = BTreeMap<PathBuf, LoadIssue>;
+
+/// The state of a file that cannot serve although it was read.
+pub(crate) struct LoadIssue {
+    pub(crate) state: FileState,
+    /// True if the reason was logged when components were loaded.
+    pub(crate) is_logged: bool,
+}
+
+impl From<FileState> for LoadIssue {
+    fn from(state: FileState) -> Self {
+        Self { state, is_logged: false }
+    }
+}
 
 impl Catalog {
     /// Builds the catalog that follows this one. Its `files` are empty; the states of files whose apps fail are
@@ -250,7 +283,7 @@ impl Catalog {
                 "`{}` and a native app of the host are apps named `{name}`; rename one of them",
                 file.display()
             );
-            issues.insert(file, FileState::Conflict { reason });
+            issues.insert(file, FileState::Conflict { reason }.into());
         }
         self.resolve_name_conflicts(candidates, &pending, &mut next, &mut issues);
         (next, issues)
@@ -274,7 +307,7 @@ impl Catalog {
                 .agent_classes(&sources.agent_classes)
                 .exclude_folders(&sources.writable_folders)
                 .load(file);
-            let loaded = loaded.map_err(|error| error.to_string());
+            let loaded = loaded.map_err(|error| AppFault::from(error.to_string()));
             let app = loaded.and_then(|loaded| app(&name, loaded.agent));
             Some(AppCandidate { name, file: file.clone(), app: app.map(|app| (app, resolver.take_used())) })
         };
@@ -315,16 +348,16 @@ impl Catalog {
             if files.len() > 1 {
                 let reason = conflict_message("apps", &name, &files);
                 for claimant in claimants.extract_if(.., |claimant| Some(&claimant.file) != incumbent) {
-                    issues.insert(claimant.file, FileState::Conflict { reason: reason.clone() });
+                    issues.insert(claimant.file, FileState::Conflict { reason: reason.clone() }.into());
                 }
             }
             let Some(AppCandidate { name, file, app, .. }) = claimants.pop() else { continue };
             let served = match app {
                 Ok(app) => Some(app),
-                Err(reason) => {
+                Err(AppFault { reason, is_logged }) => {
                     let previous = self.previous_app(&name, &file, &next.components);
-                    let previous_serves = previous.is_some();
-                    issues.insert(file.clone(), FileState::Rejected { reason, previous_serves });
+                    let state = FileState::Rejected { reason, previous_serves: previous.is_some() };
+                    issues.insert(file.clone(), LoadIssue { state, is_logged });
                     previous
                 }
             };
@@ -347,11 +380,11 @@ fn component_apps(sources: &Sources, resolver: &NameResolver<'_>, issues: &mut L
         let roots = root_agents(component);
         if roots.is_empty() && component.names(ItemKind::Agent).next().is_some() {
             let reason = "all its agents are sub-agents of each other, so none of them is an app".into();
-            issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false });
+            issues.insert(file.clone(), FileState::Rejected { reason, previous_serves: false }.into());
         }
         candidates.extend(roots.into_iter().map(|root| {
             resolver.take_used();
-            let agent = resolver.build(component, root).map_err(|error| error.to_string());
+            let agent = resolver.build(component, root).map_err(AppFault::from);
             let app = agent.and_then(|agent| app(root, agent)).map(|app| (app, resolver.take_used()));
             AppCandidate { name: root.into(), file: file.clone(), app }
         }));
@@ -359,8 +392,8 @@ fn component_apps(sources: &Sources, resolver: &NameResolver<'_>, issues: &mut L
     candidates
 }
 
-fn app(name: &str, agent: Agent) -> Result<Arc<App>, String> {
-    App::new(name, agent).map(Arc::new).map_err(|error| error.to_string())
+fn app(name: &str, agent: Agent) -> Result<Arc<App>, AppFault> {
+    App::new(name, agent).map(Arc::new).map_err(|error| error.to_string().into())
 }
 
 /// Returns the message for files that claim the same name.

@@ -279,7 +279,9 @@ fn with_registered(error: ResolveError, registered: &Factories<Arc<dyn Plugin>>)
             let known = registered.names().map(Into::into).chain(others).collect();
             ResolveError::Unknown { kind, name, known }
         }
-        error @ (ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. }) => error,
+        error @ (ResolveError::Ambiguous { .. }
+        | ResolveError::Unusable { .. }
+        | ResolveError::MissingGrants { .. }) => error,
     }
 }
 

@@ -8,6 +8,7 @@ use hatchery_models::scripted::Scripted;
 use hatchery_wasm::{Catalog, FileState};
 use serde_json::{Value, json};
 
+use crate::imports::CapturedLog;
 use crate::support::{Chat, OneModel, TestCatalog, call, run_app, settings_with_grants, transcript};
 
 /// A folder with a component whose agent uses every kind of item, the component that it uses, and these grants for
@@ -54,6 +55,18 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
         "tools": ["agent:gallery/clerk", "gallery/guarded", "url_context", "gallery/configured", "gallery/house_rules"],
     });
     assert!(self::test_catalog(grants).catalog().await.app("lurker").is_some());
+}
+
+#[tokio::test]
+async fn missing_grants_of_an_agent_are_logged_once() {
+    let test_catalog = test_catalog(json!({}));
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    let (_, reason) = refused(&test_catalog).await;
+    drop(guard);
+    let (_, lines) = reason.split_once("\n").unwrap();
+    let logged = ["hatchery_wasm::catalog::loader", "hatchery_wasm::catalog::loader::publish"].map(|it| log.lines(it));
+    assert_eq!(logged.iter().flatten().filter(|line| line.contains(lines)).count(), 1, "{logged:?}");
 }
 
 #[tokio::test]
@@ -120,7 +133,10 @@ async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
         "office/root_agent.yaml",
         "name: boss\nmodel: m\ninstruction: Work.\ntools: [{name: gallery/guarded}]\n",
     );
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
     let (catalog, reason) = refused(&test_catalog).await;
+    drop(guard);
     let private = "component `gallery` is private (`components.gallery.private` in hatchery.yaml), so only YAML agents and its \
                    own agents may use its items";
     assert!(
@@ -130,6 +146,13 @@ async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
         "{reason}"
     );
     assert!(!reason.contains("add to hatchery.yaml"), "no grant helps: {reason}");
+    let logged = log.lines("hatchery_wasm::catalog::loader::publish");
+    let sentences: Vec<_> = reason.lines().collect();
+    assert!(sentences.len() > 1, "{reason}");
+    assert!(
+        logged.iter().any(|line| sentences.iter().all(|sentence| line.contains(sentence))),
+        "a reason of several lines is logged: {logged:?}"
+    );
     assert!(catalog.app("office").is_some() && catalog.app("butler").is_some());
     let error = call(&catalog, "seeker/call", json!({"name": "gallery/guarded"})).await.unwrap_err().to_string();
     assert_eq!(error, "component `seeker` may not call the tool `gallery/guarded`: component `gallery` is private");

@@ -8,7 +8,7 @@ use hatchery_core::escape_control;
 use super::{Loader, TrackedFile};
 use crate::catalog::names::StoredNames;
 use crate::catalog::scan::FileKind;
-use crate::catalog::{Catalog, FileState, FileStatus, Sources};
+use crate::catalog::{Catalog, FileState, FileStatus, LoadIssue, Sources};
 
 impl Loader {
     /// Returns the catalog that follows `current`, or `None` if nothing has changed. If only file states have changed,
@@ -57,8 +57,8 @@ impl Loader {
         let (mut next, mut issues) = result.ok()?;
         if self.waits_for_components() {
             // Missing items may belong to components that are still being loaded.
-            for state in issues.values_mut().filter(|state| matches!(state, FileState::Rejected { .. })) {
-                *state = FileState::Pending;
+            for issue in issues.values_mut().filter(|issue| matches!(issue.state, FileState::Rejected { .. })) {
+                issue.state = FileState::Pending;
             }
         }
         self.issues = issues;
@@ -74,15 +74,14 @@ impl Loader {
 
     /// Logs why agents of loaded components cannot serve, if that is new since `previous`.
     fn log_unusable_agents(&self, previous: &Catalog) {
-        for (path, state) in &self.issues {
+        for (path, LoadIssue { state, is_logged }) in &self.issues {
             let is_loaded = self
                 .files
                 .get(path)
                 .is_some_and(|file| file.kind == FileKind::Component && file.state == FileState::Loaded);
-            // Missing grants, with their lines, are logged when the component is loaded.
             if is_loaded
+                && !is_logged
                 && let FileState::Rejected { reason, previous_serves } = state
-                && !reason.contains('\n')
                 && previous.file(path).is_none_or(|before| before.state != *state)
             {
                 let serving = if *previous_serves { "; the agent before it keeps serving" } else { "" };
@@ -116,7 +115,7 @@ impl Loader {
     fn record_issues(&mut self) {
         let is_current = |file: &TrackedFile| file.kind == FileKind::RootAgent && file.is_up_to_date();
         for (path, file) in self.files.iter_mut().filter(|(_, file)| is_current(file)) {
-            let state = self.issues.get(path).cloned().unwrap_or(FileState::Loaded);
+            let state = self.issues.get(path).map_or(FileState::Loaded, |issue| issue.state.clone());
             if let FileState::Rejected { reason, .. } = &state
                 && file.state != state
             {
@@ -144,7 +143,7 @@ impl Loader {
         visible
             .map(|(path, file)| {
                 let issue = self.issues.get(path).filter(|_| file.state == FileState::Loaded);
-                let state = issue.unwrap_or(&file.state).clone();
+                let state = issue.map_or(&file.state, |issue| &issue.state).clone();
                 FileStatus { path: path.clone(), name: file.name.clone(), state, since: file.since }
             })
             .chain(folders)

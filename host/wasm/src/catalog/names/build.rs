@@ -42,8 +42,7 @@ impl NameResolver<'_> {
         if builder.ungranted.is_empty() {
             return Ok(agent);
         }
-        let (name, reason) = (format!("{}/{name}", component.name()), self.explain_ungranted(&builder.ungranted));
-        Err(ResolveError::Unusable { kind: ItemKind::Agent, name, reason })
+        Err(self.explain_ungranted(format!("{}/{name}", component.name()), &builder.ungranted))
     }
 }
 
@@ -88,7 +87,9 @@ impl Builder<'_> {
         self.path.push(qualified.clone());
         self.tool_agents.borrow_mut().reach(self.path.len());
         let agent = self.build_agent(component, spec).map_err(|error| match error {
-            error @ ResolveError::Unusable { kind: ItemKind::Agent, .. } => error,
+            error @ (ResolveError::Unusable { kind: ItemKind::Agent, .. } | ResolveError::MissingGrants { .. }) => {
+                error
+            }
             error => unusable(format!("{error}{}", advice(component, &error))),
         });
         self.path.pop();
@@ -357,7 +358,10 @@ fn advice(component: &Component, error: &ResolveError) -> String {
         ResolveError::Unknown { name, .. } if !name.contains('/') => {
             format!("; if it is an item of `{}`, add it to its exports", component.name())
         }
-        ResolveError::Unknown { .. } | ResolveError::Ambiguous { .. } | ResolveError::Unusable { .. } => String::new(),
+        ResolveError::Unknown { .. }
+        | ResolveError::Ambiguous { .. }
+        | ResolveError::Unusable { .. }
+        | ResolveError::MissingGrants { .. } => String::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{CallContext, Capabilities, Capability, ItemKind, RunError};
+use hatchery_core::{CallContext, Capabilities, Capability, ItemKind, ResolveError, RunError};
 
 use super::NameResolver;
 use crate::contract::component::{AgentSpec, Component, RequiredPermission, required_permissions};
@@ -14,9 +14,9 @@ impl NameResolver<'_> {
         self.missing_permissions(component, [spec]).next().is_none()
     }
 
-    /// Describes the permissions that these components' agents need and that are not granted, with the lines that grant
-    /// them all.
-    pub(super) fn explain_ungranted(&self, components: &[Arc<Component>]) -> String {
+    /// Returns the error of an agent in whose tree agents of these components need permissions that are not granted,
+    /// with the lines that grant them all. [`ResolveError::MissingGrants`] if these lines are sufficient.
+    pub(super) fn explain_ungranted(&self, agent: String, components: &[Arc<Component>]) -> ResolveError {
         let (mut sentences, mut blocks) = (Vec::new(), Vec::new());
         for component in components {
             let (name, grants) = (component.name(), &component.settings().grants);
@@ -42,6 +42,7 @@ impl NameResolver<'_> {
                 blocks.push((name, missing));
             }
         }
+        let is_grantable = sentences.is_empty();
         if !blocks.is_empty() {
             let names: Vec<_> = blocks.iter().map(|(name, _)| format!("`{name}`")).collect();
             let block = grants_block(blocks);
@@ -51,7 +52,12 @@ impl NameResolver<'_> {
                 names.join(" and ")
             ));
         }
-        sentences.join("\n")
+        let (kind, reason) = (ItemKind::Agent, sentences.join("\n"));
+        if is_grantable {
+            ResolveError::MissingGrants { kind, name: agent, reason }
+        } else {
+            ResolveError::Unusable { kind, name: agent, reason }
+        }
     }
 
     fn missing_permissions<'a>(
