@@ -8,7 +8,6 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anstyle::{AnsiColor, Style};
 use hatchery_core::{Timestamp, truncate_chars};
-use serde::Serializer;
 
 use crate::flags::flags_for;
 
@@ -145,11 +144,6 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
 /// Returns a path with visible control characters. The author of a folder chooses the names in it.
 pub fn printable_path(path: &Path) -> String {
     escape_control(&path.display().to_string()).into_owned()
-}
-
-/// Serializes a path with U+FFFD for what is not UTF-8, where the serialization of [`Path`] fails.
-pub fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 /// Returns the string as one line of at most `max_chars` characters.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use hatchery_core::RunError;
 use hatchery_engine::Run;
+use hatchery_files::serialize_path;
 use serde::Serialize;
 
 use crate::conversation::{ObservedItem, observe};
-use crate::terminal::{DIM, ERROR, SUCCESS, escape_control, printable_path, serialize_path};
+use crate::terminal::{DIM, ERROR, SUCCESS, escape_control, printable_path};
 
 /// The report of one conversation or recording.
 #[derive(Serialize)]

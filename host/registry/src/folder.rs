@@ -5,7 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Serialize, Serializer};
+use hatchery_files::serialize_path;
+use serde::Serialize;
 
 use crate::client::{RegistryClient, ResolvedReference};
 use crate::component::{Digest, check_name};
@@ -53,11 +54,6 @@ pub struct PulledComponent {
     pub change: Change,
     /// Warnings, one sentence each.
     pub warnings: Vec<String>,
-}
-
-/// Serializes a path with U+FFFD for what is not UTF-8, where the serialization of [`Path`] fails.
-fn serialize_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
 }
 
 /// The change of a component by a pull.
