@@ -22,6 +22,7 @@ use hatchery_core::{
 use reqwest::Url;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+use tracing::Instrument;
 
 pub use self::error::AuthError;
 
@@ -126,13 +127,13 @@ impl ToolAuthenticator {
         let lock = self.exchanges.lock_unpoisoned().entry(id.clone()).or_default().clone();
         let exchanging = lock.lock_owned().await;
         let (authenticator, cx) = (self.clone(), cx.clone());
-        let exchange = tokio::spawn(async move {
+        let exchange = async move {
             let exchanged = authenticator.exchange(&cx, &id.key).await;
             drop(exchanging);
             authenticator.exchanges.lock_unpoisoned().retain(|_, lock| Arc::strong_count(lock) > 1);
             exchanged
-        });
-        exchange.await.unwrap_or_else(|error| match error.try_into_panic() {
+        };
+        tokio::spawn(exchange.in_current_span()).await.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(error) => Err(StoreError::backend("cannot exchange a credential", error).into()),
         })

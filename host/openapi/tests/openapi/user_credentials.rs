@@ -1,6 +1,7 @@
 //! Credentials that users grant: requested from the client in the wire shape of ADK, exchanged, refreshed and kept.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -10,13 +11,14 @@ use hatchery_core::{
     Agent, AuthKeyLocation, AuthScheme, ConfigValue, Content, CredentialId, Event, FunctionResponse, OAuthFlow,
     OAuthFlows, Part, PartData,
 };
-use hatchery_egress::Url;
+use hatchery_egress::{Egress, Url};
 use hatchery_engine::App;
 use hatchery_models::scripted::{Reply, Scripted};
 use hatchery_openapi::{ClientPlacement, Credentials, UserClient, UserCredentials};
 use hatchery_test_support::{Harness, llm_on};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use tracing::{Instrument, Span};
 
 use crate::support::*;
 
@@ -292,6 +294,42 @@ async fn tokens_are_kept_if_the_run_is_cancelled_while_they_are_requested() {
     assert!(no_request(&events));
     assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));
     assert_eq!(token_requests(&server).len(), 1, "a server accepts a code once");
+}
+
+/// A policy that remembers in which tracing spans the URL of the token server is checked.
+struct ObservingEgress {
+    policy: Only,
+    spans: Arc<Mutex<Vec<Option<&'static str>>>>,
+}
+
+impl Egress for ObservingEgress {
+    fn check_url(&self, url: &Url) -> Result<(), String> {
+        if url.path() == "/token" {
+            self.spans.lock().unwrap().push(Span::current().metadata().map(|span| span.name()));
+        }
+        self.policy.check_url(url)
+    }
+
+    fn check_address(&self, url: &Url, address: IpAddr) -> Result<(), String> {
+        self.policy.check_address(url, address)
+    }
+}
+
+#[tokio::test]
+async fn tokens_are_requested_in_the_tracing_span_of_the_call() {
+    let _log = tracing::subscriber::set_default(tracing_subscriber::registry());
+    let (_, server) = Login::start().await;
+    let spans = Arc::default();
+    let mut api = server.api(&operation(json!({})));
+    api.config.credentials = oauth2(&server);
+    api.config.egress = Arc::new(ObservingEgress { policy: Only(server.address.clone()), spans: Arc::clone(&spans) });
+    let app = Harness::new(clerk(&api, asking_model())).await;
+    let (id, args) = request(&app.run("orders?").await);
+    spans.lock().unwrap().clear();
+    let events = app.send(logged_in(&id, &args, "code=good")).instrument(tracing::info_span!("turn")).await;
+    assert_eq!(tool_result(&events), json!({"orders": [1, 2]}));
+    let spans = spans.lock().unwrap();
+    assert!(!spans.is_empty() && spans.iter().all(|span| *span == Some("turn")), "{spans:?}");
 }
 
 #[tokio::test]
