@@ -22,7 +22,7 @@ const BORDERS: [(&str, &[&str]); 18] = [
     ("hatchery-eval", &["hatchery-core", "hatchery-engine", "hatchery-files"]),
     ("hatchery-wasm", &["hatchery-core", "hatchery-egress", "hatchery-engine", "hatchery-files"]),
     ("hatchery-egress", &["hatchery-core"]),
-    ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
+    ("hatchery-mcp", &["hatchery-core", "hatchery-egress", "hatchery-engine", "hatchery-files"]),
     ("hatchery-a2a", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),
     ("hatchery-executors", &["hatchery-core", "hatchery-egress"]),
     ("hatchery-openapi", &["hatchery-core", "hatchery-egress", "hatchery-engine"]),

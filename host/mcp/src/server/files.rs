@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use hatchery_core::{Blob, encode_segment};
+use hatchery_files::FileStamp;
 use percent_encoding::percent_decode_str;
 use rmcp::model::{Resource, ResourceTemplate};
 
@@ -53,9 +53,6 @@ impl<'a> Pattern<'a> {
         format!("{}{value}{}", self.prefix, self.suffix)
     }
 }
-
-/// The time and the size of a file's content, which change with it.
-pub(super) type Stamp = (SystemTime, u64);
 
 impl FileResource {
     /// Checks the URI and the path.
@@ -158,9 +155,8 @@ impl FileResource {
     }
 
     /// Returns the stamp of a file of this resource. `None` if there is no such file.
-    pub(super) fn stamp(&self, path: &Path) -> Option<Stamp> {
-        let (_, metadata) = self.locate(path)?;
-        Some((metadata.modified().ok()?, metadata.len()))
+    pub(super) fn stamp(&self, path: &Path) -> Option<FileStamp> {
+        self.locate(path).map(|(_, metadata)| FileStamp::new(&metadata))
     }
 
     /// Reads a file of this resource. `None` if there is no such file.

@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use hatchery_core::sync::MutexExt;
+use hatchery_files::FileStamp;
 use tokio::sync::{Notify, broadcast};
 
-use super::files::{FileResource, Stamp};
+use super::files::FileResource;
 
 /// Maximum number of resources that one client watches.
 const MAX_WATCHED: usize = 256;
@@ -38,7 +39,7 @@ pub(super) struct WatchedFile {
 }
 
 /// Returns the stamps of files, in their order. Not on a thread of the runtime: a file system may be slow.
-async fn read_stamps(files: Vec<WatchedFile>) -> Vec<Option<Stamp>> {
+async fn read_stamps(files: Vec<WatchedFile>) -> Vec<Option<FileStamp>> {
     let read = move || files.iter().map(|file| file.resource.stamp(&file.path)).collect::<Vec<_>>();
     // Fails only if the host stops.
     tokio::task::spawn_blocking(read).await.unwrap_or_default()
@@ -71,7 +72,7 @@ struct Subscription {
 
 enum WatchedContent {
     Artifact { user: String },
-    File { file: WatchedFile, seen: Option<Stamp> },
+    File { file: WatchedFile, seen: Option<FileStamp> },
 }
 
 impl Subscriptions {
@@ -162,7 +163,7 @@ impl SubscriptionsInner {
     }
 
     /// Marks the files whose stamps have changed.
-    fn mark_files(&self, uris: &[String], stamps: &[Option<Stamp>]) {
+    fn mark_files(&self, uris: &[String], stamps: &[Option<FileStamp>]) {
         let mut watched = self.watched.lock_unpoisoned();
         let mut has_changed = false;
         for (uri, now) in uris.iter().zip(stamps) {

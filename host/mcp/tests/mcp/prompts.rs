@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+#[cfg(unix)]
+use hatchery_files::FileStamp;
 use hatchery_mcp::{ExposedMessage, ExposedPrompt, FileResource, PromptContent, PromptParameter};
 use rmcp::RoleClient;
 use rmcp::model::{
@@ -199,6 +201,29 @@ async fn a_client_is_notified_when_a_file_that_it_watches_has_changed() {
     assert_eq!(*client.service().updates.lock().unwrap(), ["docs://tone"]);
     let unknown = client.subscribe(SubscribeRequestParams::new("other://tone")).await.unwrap_err();
     assert_eq!(refusal(unknown), (-32002, "Resource not found".into()));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_watched_file_that_is_replaced_by_one_of_its_size_and_age_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let client = host(folder.path()).client().await;
+    for uri in ["docs://tone", "docs://trains"] {
+        client.subscribe(SubscribeRequestParams::new(uri)).await.unwrap();
+    }
+    let path = folder.path().join("tone.md");
+    let (before, modified) = (FileStamp::read(&path), std::fs::metadata(&path).unwrap().modified().unwrap());
+    // The clock of a file system may not have advanced yet.
+    while FileStamp::read(&path) == before {
+        std::fs::write(&path, "Be short.").unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    }
+    std::fs::write(folder.path().join("trains.md"), "Trains are late.").unwrap();
+    let is_reported = |uri: &str| client.service().updates.lock().unwrap().iter().any(|it| it == uri);
+    while !is_reported("docs://trains") {
+        client.service().updated.notified().await;
+    }
+    assert!(is_reported("docs://tone"));
 }
 
 #[tokio::test]
