@@ -8,6 +8,7 @@ use std::time::Duration;
 use hatchery_core::sync::MutexExt;
 use hatchery_files::FileStamp;
 use tokio::sync::{Notify, broadcast};
+use tokio::task::JoinSet;
 
 use super::files::FileResource;
 
@@ -60,8 +61,8 @@ struct SubscriptionsInner {
 struct Watched {
     /// The resources by URI.
     resources: BTreeMap<String, Subscription>,
-    /// True while a task checks the files.
-    has_file_task: bool,
+    /// Checks the files. `None` if there are none; its drop ends the task.
+    file_task: Option<JoinSet<()>>,
 }
 
 struct Subscription {
@@ -94,8 +95,12 @@ impl Subscriptions {
             return Err(format!("a client can watch at most {MAX_WATCHED} resources"));
         }
         watched.resources.insert(uri, Subscription { content, is_changed: false });
-        if is_file && !std::mem::replace(&mut watched.has_file_task, true) {
-            tokio::spawn(check_files(Arc::downgrade(&self.0)));
+        if is_file {
+            watched.file_task.get_or_insert_with(|| {
+                let mut task = JoinSet::new();
+                task.spawn(check_files(Arc::downgrade(&self.0)));
+                task
+            });
         }
         Ok(())
     }
@@ -158,8 +163,11 @@ impl SubscriptionsInner {
             WatchedContent::File { file, .. } => Some((uri.clone(), file.clone())),
         });
         let (uris, files): (Vec<_>, Vec<_>) = files.unzip();
-        watched.has_file_task = !files.is_empty();
-        watched.has_file_task.then_some((uris, files))
+        if files.is_empty() {
+            watched.file_task = None;
+            return None;
+        }
+        Some((uris, files))
     }
 
     /// Marks the files whose stamps have changed.
@@ -181,7 +189,7 @@ impl SubscriptionsInner {
     }
 }
 
-/// Checks the watched files at intervals. Returns once there are none, or their client is gone.
+/// Checks the watched files at intervals. Returns once there are none.
 async fn check_files(subscriptions: Weak<SubscriptionsInner>) {
     loop {
         tokio::time::sleep(FILE_INTERVAL).await;
@@ -189,5 +197,31 @@ async fn check_files(subscriptions: Weak<SubscriptionsInner>) {
         let stamps = read_stamps(files).await;
         let Some(inner) = subscriptions.upgrade() else { return };
         inner.mark_files(&uris, &stamps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Handle;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_task_that_checks_files_ends_with_the_subscriptions_of_its_client() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tone.md");
+        let (uri, root) = ("docs://tone".to_owned(), folder.path().to_owned());
+        let resource =
+            FileResource { uri: uri.clone(), root, file: path.clone(), description: String::new(), mime_type: None };
+        let file = WatchedFile { resource: Arc::new(resource), path };
+        let tasks = || Handle::current().metrics().num_alive_tasks();
+        let before = tasks();
+        let subscriptions = Subscriptions::default();
+        subscriptions.add(uri, SubscriptionTarget::File(file)).await.unwrap();
+        assert_eq!(tasks(), before + 1);
+        drop(subscriptions);
+        // The runtime removes an aborted task when it polls it.
+        tokio::task::yield_now().await;
+        assert_eq!(tasks(), before);
     }
 }
