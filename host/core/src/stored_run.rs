@@ -282,6 +282,10 @@ pub trait RunService: Send + Sync {
     /// interrupted by the end of their hosts.
     async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError>;
 
+    /// Returns true if a turn holds the session. If none does, no host has a run of the session in progress or behind
+    /// one in its queue. False if the session does not exist.
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError>;
+
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by
     /// no turn, longest waiting first. Their requests, which may be large, are left out.
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;

@@ -396,6 +396,11 @@ impl RunService for InnerRuns {
         Ok(Some("running".to_owned()))
     }
 
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        self.note(format!("find a turn of {}", session.id));
+        Ok(true)
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         self.note(format!("list {limit} interrupted of {apps:?}"));
         Ok(vec![StoredRun::new(SessionKey::new("app", "user", "session"), "interrupted", 0)])
@@ -424,6 +429,7 @@ fn a_wrapped_run_service_gets_every_call() {
         assert_eq!(wrapper.get(&session, "r").await.unwrap().unwrap().id, "got");
         assert_eq!(wrapper.list(&session, Some(5), 6).await.unwrap().next, Some(7));
         assert_eq!(wrapper.find_running(&session).await.unwrap().as_deref(), Some("running"));
+        assert!(wrapper.has_turn(&session).await.unwrap());
         let interrupted = wrapper.list_interrupted(&["app".to_owned()], 8).await.unwrap();
         assert_eq!(interrupted.first().unwrap().id, "interrupted");
     });
@@ -436,6 +442,7 @@ fn a_wrapped_run_service_gets_every_call() {
         "get r of session",
         "list 6 of session from Some(5)",
         "find the running one of session",
+        "find a turn of session",
         "list 8 interrupted of [\"app\"]",
     ];
     assert_eq!(*runs.0.0.lock().unwrap(), expected);

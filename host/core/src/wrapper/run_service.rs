@@ -67,6 +67,11 @@ pub trait WrapperRunService: Send + Sync {
         self.inner().find_running(session).await
     }
 
+    /// See [`RunService::has_turn`].
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        self.inner().has_turn(session).await
+    }
+
     /// See [`RunService::list_interrupted`].
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         self.inner().list_interrupted(apps, limit).await
@@ -118,6 +123,10 @@ impl<T: WrapperRunService> RunService for T {
 
     async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
         WrapperRunService::find_running(self, session).await
+    }
+
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        WrapperRunService::has_turn(self, session).await
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {

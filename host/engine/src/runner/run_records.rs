@@ -143,7 +143,8 @@ impl Runner {
     }
 
     /// Returns the ids of those `runs` of a session that are interrupted: they are stored as running, and no host has them
-    /// in progress. Nothing is written.
+    /// in progress; or as accepted in the foreground, and no turn holds the session behind which a host may have them in
+    /// its queue. Nothing is written.
     ///
     /// # Errors
     /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
@@ -152,16 +153,21 @@ impl Runner {
         session: &SessionKey,
         runs: &[StoredRun],
     ) -> Result<HashSet<String>, RunError> {
-        let may_be_interrupted =
-            |run: &&StoredRun| run.state == RunState::Running && !self.0.run_bus.has(session, &run.id);
-        let running: Vec<_> = runs.iter().filter(may_be_interrupted).collect();
+        let may_be_interrupted = |run: &&StoredRun| depends_on_host(run) && !self.0.run_bus.has(session, &run.id);
+        let of_others: Vec<_> = runs.iter().filter(may_be_interrupted).collect();
         let mut interrupted = HashSet::new();
-        if running.is_empty() {
+        if of_others.is_empty() {
             return Ok(interrupted);
         }
         let service = self.0.runs()?;
         let in_progress = service.find_running(session).await?;
-        for run in running.into_iter().filter(|run| in_progress.as_ref() != Some(&run.id)) {
+        let has_queued = of_others.iter().any(|run| run.state == RunState::Accepted);
+        let has_turn = in_progress.is_some() || has_queued && service.has_turn(session).await?;
+        let has_host = |run: &StoredRun| match run.state {
+            RunState::Accepted => has_turn,
+            _ => in_progress.as_ref() == Some(&run.id),
+        };
+        for run in of_others.into_iter().filter(|run| !has_host(run)) {
             // It may have ended since it was read.
             let now = service.get(session, &run.id).await?;
             if now.is_some_and(|now| (now.state, now.updated) == (run.state, run.updated)) {
@@ -350,6 +356,16 @@ impl RunnerInner {
                 Either::Right(((), run)) => run.await,
             }
         }
+    }
+}
+
+/// Returns true if a run goes on only as long as the host lives that has it. The request of an accepted background run is
+/// stored, so that any host begins it.
+fn depends_on_host(run: &StoredRun) -> bool {
+    match run.state {
+        RunState::Accepted => !run.is_background,
+        RunState::Running => true,
+        RunState::Waiting | RunState::Done | RunState::Failed | RunState::Cancelled => false,
     }
 }
 

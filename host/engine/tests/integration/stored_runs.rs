@@ -380,6 +380,34 @@ async fn a_run_is_interrupted_if_no_host_has_it_in_progress() {
     assert!(app.runner.find_interrupted(&key(), &running).await.unwrap().is_empty());
 }
 
+#[tokio::test]
+async fn a_run_that_a_dead_host_had_in_its_queue_is_interrupted_unless_any_host_begins_it() {
+    let (mut app, tool) = held_app().await;
+    let first = app.runner.run(app.app.clone(), with_id("r1")).await.unwrap();
+    tool.entered.notified().await;
+    let second = app.runner.run(app.app.clone(), with_id("r2")).await.unwrap();
+    runs(&app).add(&StoredRun { is_background: true, ..StoredRun::new(key(), "r3", 0) }).await.unwrap();
+    let queued = [stored(&app, "r2").await, stored(&app, "r3").await];
+    assert!(queued.iter().all(|run| run.state == RunState::Accepted));
+    let other_host = Runner::new(app.runner.services().clone());
+    for host in [&app.runner, &other_host] {
+        let interrupted = host.find_interrupted(&key(), &queued).await.unwrap();
+        assert!(interrupted.is_empty(), "the host of the turn may have it in its queue");
+    }
+    app.runner.stop_runs();
+    assert!(first.collect().await.is_err() && second.collect().await.is_err());
+    restart(&mut app).await;
+    for host in [&app.runner, &other_host] {
+        // The request of the run in the background is stored.
+        assert!(host.find_interrupted(&key(), &queued).await.unwrap().into_iter().eq(["r2"]));
+    }
+    tool.opened.add_permits(1);
+    let events = collect(&app, with_id("r2")).await.unwrap();
+    assert_eq!(brief(events.last().unwrap()), "root: done");
+    assert_eq!(stored(&app, "r2").await.state, RunState::Done);
+    assert!(app.runner.find_interrupted(&key(), &queued).await.unwrap().is_empty());
+}
+
 /// An app that pauses until an order arrives.
 fn order_app(calls: &Arc<AtomicUsize>) -> Agent {
     let calls = calls.clone();

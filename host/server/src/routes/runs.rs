@@ -26,7 +26,7 @@ use crate::state::AppState;
 const DEFAULT_PAGE_SIZE: usize = 50;
 const MAX_PAGE_SIZE: usize = 1000;
 
-/// The state of a run that is stored as running, and that no host has in progress.
+/// The state of a run that is stored as running or accepted, and that no host has any more.
 const INTERRUPTED: &str = "interrupted";
 
 const LAST_EVENT_ID: &str = "last-event-id";

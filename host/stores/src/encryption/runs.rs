@@ -140,6 +140,10 @@ impl RunService for EncryptedSessions {
         self.inner_runs()?.find_running(session).await
     }
 
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        self.inner_runs()?.has_turn(session).await
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let runs = self.inner_runs()?.list_interrupted(apps, limit).await?;
         runs.into_iter().map(|run| open_run(&self.keys, run)).collect()

@@ -23,6 +23,7 @@ on_every_plain_session_backend!([
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
     the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session,
+    a_session_has_a_turn_until_its_lease_ends,
     a_deleted_session_has_no_runs,
     a_run_is_not_taken_for_one_of_a_deleted_session,
     a_rewind_deletes_the_runs_that_have_begun_since,
@@ -41,6 +42,7 @@ on_every_encrypted_session_backend!([
     runs_are_listed_page_by_page_newest_first,
     interrupted_background_runs_are_found_once_their_turn_has_ended,
     the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_session,
+    a_session_has_a_turn_until_its_lease_ends,
     a_deleted_session_has_no_runs,
     a_run_is_not_taken_for_one_of_a_deleted_session,
     an_unknown_session_has_no_runs,
@@ -273,6 +275,17 @@ async fn the_run_that_was_started_last_is_in_progress_while_a_turn_holds_the_ses
     assert_eq!(stored.state, RunState::Waiting, "nothing is written");
 }
 
+async fn a_session_has_a_turn_until_its_lease_ends(sessions: &dyn SessionService) {
+    let (key, other) = (session(sessions, "s1").await, session(sessions, "s2").await);
+    let has_turn = async |key: &SessionKey| runs(sessions).has_turn(key).await.unwrap();
+    assert!(!has_turn(&key).await);
+    let fence = begin(sessions, &key, None).await;
+    assert!(has_turn(&key).await, "although it has started no run");
+    assert!(!has_turn(&other).await);
+    sessions.renew_turn(&key, fence, Duration::ZERO).await.unwrap();
+    assert!(!has_turn(&key).await);
+}
+
 async fn a_deleted_session_has_no_runs(sessions: &dyn SessionService) {
     let key = session(sessions, "s1").await;
     runs(sessions).add(&StoredRun::new(key.clone(), "r1", 0)).await.unwrap();
@@ -365,6 +378,7 @@ async fn an_unknown_session_has_no_runs(sessions: &dyn SessionService) {
     assert_eq!(runs(sessions).get(&key, "r1").await.unwrap(), None);
     assert_eq!(runs(sessions).list(&key, None, 10).await.unwrap(), RunPage::default());
     assert_eq!(runs(sessions).find_running(&key).await.unwrap(), None);
+    assert!(!runs(sessions).has_turn(&key).await.unwrap());
     assert_eq!(runs(sessions).change(&key, "r1", None, &RunTransition::Cancel).await.unwrap(), None);
 }
 

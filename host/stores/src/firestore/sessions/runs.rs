@@ -80,6 +80,10 @@ impl RunService for FirestoreSessionService {
         self.0.run_in_progress(session).await
     }
 
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        Ok(self.0.find_turn(session).await?.is_some())
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let mut runs = Vec::new();
         for app in apps {
@@ -143,21 +147,25 @@ impl Store {
 
     /// Returns the id of the run that was started last and is running, if a turn holds the session.
     async fn run_in_progress(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
-        let name = self.names.session(session);
-        let snapshot = self.client.read(std::slice::from_ref(&name), Some(&field_paths(&[])), None).await?;
-        let [Some(found), ..] = snapshot.documents.as_slice() else { return Ok(None) };
-        let stored = StoredSession::new(found.clone(), &snapshot.read_time);
-        if !stored.status.is_visible() || stored.lease_remaining().is_none() {
-            return Ok(None);
-        }
+        let Some(read_time) = self.find_turn(session).await? else { return Ok(None) };
         let query = json!({
             "select": select(&[keys::ID, keys::UPDATE_TIME]),
             "from": [{"collectionId": keys::RUNS}],
             "where": filter(keys::STATE, "EQUAL", RunState::Running.name().into()),
         });
-        let running = self.client.query(&name, &query, Some(&snapshot.read_time)).await?;
+        let running = self.client.query(&self.names.session(session), &query, Some(&read_time)).await?;
         let last = running.iter().max_by_key(|document| document.time(keys::UPDATE_TIME));
         Ok(last.and_then(|document| document.text(keys::ID)).map(ToOwned::to_owned))
+    }
+
+    /// Returns the time at which the session was read if a turn holds it then.
+    async fn find_turn(&self, session: &SessionKey) -> Result<Option<String>, StoreError> {
+        let name = self.names.session(session);
+        let snapshot = self.client.read(std::slice::from_ref(&name), Some(&field_paths(&[])), None).await?;
+        let [Some(found), ..] = snapshot.documents.as_slice() else { return Ok(None) };
+        let stored = StoredSession::new(found.clone(), &snapshot.read_time);
+        let is_held = stored.status.is_visible() && stored.lease_remaining().is_some();
+        Ok(is_held.then_some(snapshot.read_time))
     }
 
     /// Returns background runs of an app that no host runs, those that have waited longest first.

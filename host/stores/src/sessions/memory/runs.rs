@@ -180,6 +180,12 @@ impl RunService for MemorySessions {
         Ok(running.max_by_key(|run| run.updated).map(|run| run.id.clone()))
     }
 
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        let Some(stored) = self.find(session) else { return Ok(false) };
+        let stored = stored.lock_unpoisoned();
+        Ok(stored.is_held())
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let entries = self.background_runs.lock_unpoisoned().clone();
         let mut runs = Vec::new();

@@ -121,6 +121,11 @@ pub(super) const RUN_IN_PROGRESS: &str = "\
       AND leased_until > now_micros() AND leased_until <= now_micros() + $4::BIGINT AND state = 'running' \
     ORDER BY runs.updated DESC, run DESC LIMIT 1";
 
+/// Selects the newest turn of a session if it holds the session, as for [`RUN_IN_PROGRESS`].
+pub(super) const FIND_TURN: &str = "\
+    SELECT turn FROM sessions WHERE app = $1 AND user_id = $2 AND id = $3 \
+      AND leased_until > now_micros() AND leased_until <= now_micros() + $4::BIGINT";
+
 /// Selects the active background runs whose session is held by no turn, as for [`EXPIRED`], without their requests.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",

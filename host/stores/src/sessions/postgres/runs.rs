@@ -100,6 +100,13 @@ impl RunService for PostgresSessions {
         Ok(id.map(|id| unescape(id).into_owned()))
     }
 
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        let longest = micros(MAX_TURN_LEASE);
+        let values: [&(dyn ToSql + Sync); 4] = [&&*session.app, &&*session.user, &&*session.id, &longest];
+        let activity = "find the turn of the session";
+        Ok(!self.query(activity, session, Repeat::Safe, queries::FIND_TURN, &values).await?.is_empty())
+    }
+
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let activity = "find interrupted runs";

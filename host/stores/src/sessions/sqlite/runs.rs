@@ -7,7 +7,7 @@ use hatchery_core::{
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, params};
 
-use super::turns::latest_end;
+use super::turns::{find_lease, latest_end};
 use super::{SqliteSessions, first, queries};
 
 /// The failed operation in error messages.
@@ -115,6 +115,13 @@ impl RunService for SqliteSessions {
             first(&mut find, params![key.app, key.user, key.id, now, latest_end(now)], |row| row.get::<_, String>(0))
         });
         found.await
+    }
+
+    async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError> {
+        let key = session.clone();
+        let found = self.read("find the turn of the session", session, move |connection| find_lease(connection, &key));
+        let (leased_until, now) = (found.await?, Timestamp::now().as_micros());
+        Ok(leased_until.is_some_and(|until| until > now && until <= latest_end(now)))
     }
 
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError> {
