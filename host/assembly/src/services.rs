@@ -16,7 +16,7 @@ use hatchery_stores::{DirectoryCredentials, Durability, LiveQuotas, MemoryCreden
 use thiserror::Error;
 
 use crate::catalog::component_settings;
-use crate::config::{Authority, Config, without_credentials};
+use crate::config::{Authority, Config, path_of_uri, without_credentials};
 use crate::storage::Storage;
 
 pub(crate) const SESSIONS_FILE: &str = "sessions.db";
@@ -151,6 +151,32 @@ impl Scripts {
 pub async fn open(config: &Config, storage: &Storage, scripts: &Scripts) -> Result<Services, ServicesError> {
     let quotas = LiveQuotas::from(Arc::new(config.app_quotas()));
     open_with(config, storage, models(config, scripts), &ServiceOverrides::default(), &quotas).await
+}
+
+/// Like [`open`] for what is stored: nothing is created. A service that would keep its data on this disk, and has none yet,
+/// is an empty one in memory. `None` if all three are.
+///
+/// # Errors
+/// As [`open`].
+pub async fn open_stored(
+    config: &Config,
+    storage: &Storage,
+    scripts: &Scripts,
+) -> Result<Option<Services>, ServicesError> {
+    let mut stored = config.clone();
+    let keys = [&mut stored.session_service, &mut stored.artifact_service, &mut stored.memory_service];
+    let mut has_data = false;
+    for (uri, key) in uris(config, storage).iter().zip(keys) {
+        if path_of_uri(uri).is_some_and(|path| matches!(path.try_exists(), Ok(false))) {
+            *key = Some("memory:".into());
+        } else {
+            has_data = true;
+        }
+    }
+    if !has_data {
+        return Ok(None);
+    }
+    open(&stored, storage, scripts).await.map(Some)
 }
 
 /// Returns the URIs of the session, artifact and memory service.

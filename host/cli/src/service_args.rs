@@ -64,7 +64,21 @@ impl ServiceArgs {
         Ok((config, StorageArgs::in_directory(self.data_dir.clone()).storage(&self.dir)))
     }
 
-    /// Opens the services of the folder.
+    /// Opens the services of the folder for what they have stored. Nothing is created.
+    pub async fn stored_services(&self) -> anyhow::Result<Services> {
+        let (config, storage) = self.storage()?;
+        let scripts = Scripts::in_folder(&self.dir, &config);
+        services::open_stored(&config, &storage, &scripts).await?.ok_or_else(|| {
+            let dir = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
+            anyhow!(
+                "nothing is stored for {} yet; name the served folder with --dir, or the data folder of its server with \
+                 --data-dir",
+                dir.display()
+            )
+        })
+    }
+
+    /// Opens the services of the folder, and creates the ones that do not exist.
     pub async fn services(&self) -> anyhow::Result<Services> {
         let (config, storage) = self.storage()?;
         Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)

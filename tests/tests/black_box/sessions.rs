@@ -135,6 +135,31 @@ async fn a_host_that_stops_moves_the_write_ahead_logs_into_the_databases() -> Re
     Ok(())
 }
 
+#[tokio::test]
+async fn commands_on_stored_data_create_nothing_in_a_folder_that_has_none() -> Result<()> {
+    let folder = Folder::empty()?;
+    let whose = ["--app", "desk", "--user", USER];
+    let expected = format!(
+        "error: nothing is stored for {} yet; name the served folder with --dir, or the data folder of its server with \
+         --data-dir\n",
+        folder.served().canonicalize()?.display()
+    );
+    for command in [
+        &["sessions", "list"][..],
+        &["sessions", "show", "first"],
+        &["sessions", "export", "first"],
+        &["sessions", "delete", "first"],
+        &["memory", "search", "lamp"],
+        &["memory", "list"],
+        &["memory", "delete", "--all"],
+    ] {
+        let output = hatchery(&folder.served(), &[command, &whose[..]].concat()).await?;
+        assert_eq!((output.success, &*output.stdout, &*output.stderr), (false, "", &*expected), "{command:?}");
+    }
+    assert_eq!(std::fs::read_dir(folder.served())?.count(), 0);
+    Ok(())
+}
+
 /// Returns the deletions of an audit log, with the field that identifies the caller.
 fn deletions(log: &Path) -> Result<Vec<Value>> {
     audited(log, "deletion")

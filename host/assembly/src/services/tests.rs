@@ -148,6 +148,24 @@ async fn the_memory_is_stored_in_the_data_folder_by_default() {
 }
 
 #[tokio::test]
+async fn services_that_are_opened_for_what_they_have_stored_create_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = Storage::Directory(folder.path().join("agents/.hatchery"));
+    let opened = open_stored(&Config::default(), &storage, &Scripts::default()).await.unwrap();
+    assert!(opened.is_none());
+
+    let uri = format!("sqlite://{}", folder.path().join("sessions.db").display());
+    let only_sessions = Config { session_service: Some(uri), ..Config::default() };
+    let first = open(&only_sessions, &Storage::InMemory, &Scripts::default()).await.unwrap();
+    let session = first.sessions.create("app", "user", None, Default::default()).await.unwrap();
+    drop(first);
+    let stored = open_stored(&only_sessions, &storage, &Scripts::default()).await.unwrap().expect("sessions");
+    assert!(stored.sessions.get(&session.key, EventWindow::All).await.unwrap().is_some());
+    assert_eq!(stored.memory.search("app", "user", "apples").await.unwrap(), []);
+    assert!(!folder.path().join("agents").exists());
+}
+
+#[tokio::test]
 async fn a_new_data_folder_is_ignored_by_git() {
     let folder = tempfile::tempdir().unwrap();
     let created = folder.path().join("agents/.hatchery");

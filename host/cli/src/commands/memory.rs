@@ -104,13 +104,13 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 }
 
 async fn search(args: &SearchArgs) -> anyhow::Result<Outcome> {
-    let memory = args.folder.services().await?.memory;
+    let memory = args.folder.stored_services().await?.memory;
     let found = memory.search(&args.owner.app, &args.owner.user, &args.query.join(" ")).await?;
     print_entries(&args.folder, &found, "no entry has one of these words")
 }
 
 async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
-    let memory = args.folder.services().await?.memory;
+    let memory = args.folder.stored_services().await?.memory;
     if let (Some(app), Some(user), Some(session)) = (&args.app, &args.user, &args.session) {
         let key = SessionKey::new(app.as_str(), user.as_str(), session.as_str());
         return print_entries(&args.folder, &memory.entries(&key).await?, "the session has no entries");
@@ -145,7 +145,7 @@ async fn add(args: &AddArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn delete(args: &DeleteArgs) -> anyhow::Result<Outcome> {
-    let memory = args.folder.services().await?.memory;
+    let memory = args.folder.stored_services().await?.memory;
     let (config, storage) = args.folder.storage()?;
     audit::open_beside_server(&config.audit, &storage)?;
     let mut sessions = memory.sessions(Some(&args.owner.app), Some(&args.owner.user)).await?;

@@ -119,7 +119,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 
 async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
     let OwnerArgs { app, user } = &args.owner;
-    let sessions = args.folder.services().await?.sessions.list(app, user).await?;
+    let sessions = args.folder.stored_services().await?.sessions.list(app, user).await?;
     let mut lines: Vec<_> = sessions.iter().map(to_line).collect();
     if lines.is_empty() {
         lines.push(format!("user {} has no sessions in app {}", escape_control(user), escape_control(app)));
@@ -128,7 +128,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn show(args: &SessionArgs) -> anyhow::Result<Outcome> {
-    let services = args.folder.services().await?;
+    let services = args.folder.stored_services().await?;
     let session = find(&services, &args.owner.session(&args.session)).await?;
     let state = session.state.iter().map(|(name, value)| {
         format!("{DIM}state{DIM:#} {BOLD}{}{BOLD:#} = {}", escape_control(name), escape_control(&value.to_string()))
@@ -139,7 +139,7 @@ async fn show(args: &SessionArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn export(args: &SessionArgs) -> anyhow::Result<Outcome> {
-    let services = args.folder.services().await?;
+    let services = args.folder.stored_services().await?;
     let session = find(&services, &args.owner.session(&args.session)).await?;
     writeln!(plain_stdout(), "{}", serde_json::to_string(&session)?)?;
     Ok(Outcome::Success)
@@ -147,7 +147,7 @@ async fn export(args: &SessionArgs) -> anyhow::Result<Outcome> {
 
 async fn fork(args: &ForkArgs) -> anyhow::Result<Outcome> {
     let SessionArgs { session, owner, folder } = &args.session;
-    let services = folder.services().await?;
+    let services = folder.stored_services().await?;
     let key = owner.session(session);
     ensure_exists(&services, &key).await?;
     let point = args.point.point();
@@ -162,7 +162,7 @@ async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
     let Some(point) = args.point.point() else {
         anyhow::bail!("name the last event to keep with --event or --revision");
     };
-    let services = folder.services().await?;
+    let services = folder.stored_services().await?;
     let key = owner.session(session);
     ensure_exists(&services, &key).await?;
     let revision = point.revision(&*services.sessions, &key).await?;
@@ -176,7 +176,7 @@ async fn rewind(args: &RewindArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn delete(args: &SessionArgs) -> anyhow::Result<Outcome> {
-    let services = args.folder.services().await?;
+    let services = args.folder.stored_services().await?;
     let key = args.owner.session(&args.session);
     if services.sessions.get(&key, EventWindow::Recent(0)).await?.is_none() {
         return Err(unknown_session(&services, &key).await);
