@@ -89,6 +89,21 @@ fn an_unknown_limit_is_an_error_with_its_position() {
 }
 
 #[test]
+fn a_memory_in_bytes_that_was_meant_in_mebibytes_is_an_error_with_its_position() {
+    for yaml in [
+        "limits:\n  memory: 128\n",
+        "components:\n  web: {limits: {memory: 128}}\n",
+        "instances:\n  memory: 128\n",
+        "instances:\n  run_memory: 128\n",
+    ] {
+        let error = parse(yaml).unwrap_err();
+        assert!(error.starts_with("/srv/agents/hatchery.yaml:2:"), "{error}");
+        let expected = "a memory of 128 B is less than one page, 64 KiB; write for example `128 MiB`";
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
 fn wrong_grants_are_an_error_with_their_position() {
     let error = |grant: &str| parse(&format!("components:\n  web:\n    grants:\n      {grant}\n")).unwrap_err();
     let unknown = error("model: [x]");

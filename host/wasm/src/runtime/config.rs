@@ -21,10 +21,10 @@ pub struct InstanceSettings {
     /// Maximum number of calls that wait at one time; a further one fails at once.
     pub max_queued: u32,
     /// Maximum memory in bytes of all instances. `None` is half of the memory of the machine or container.
-    #[serde(deserialize_with = "units::deserialize_optional_size")]
+    #[serde(deserialize_with = "units::deserialize_optional_memory")]
     pub memory: Option<u64>,
     /// Maximum memory in bytes of all instances of one run. `None` is a quarter of `memory`, at most 1 GiB.
-    #[serde(deserialize_with = "units::deserialize_optional_size")]
+    #[serde(deserialize_with = "units::deserialize_optional_memory")]
     pub run_memory: Option<u64>,
 }
 

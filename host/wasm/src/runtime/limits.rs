@@ -42,8 +42,9 @@ macro_rules! amount {
 
 /// Expands each row by the kind of its value, then defines all items at once.
 ///
-/// The kinds are `size` (bytes), `count`, `small_count` (32 bits) and `time`. A row reads: description, key, kind and
-/// default, variant of [`Limit`], error code, and the words that follow the value in the error.
+/// The kinds are `size` (bytes), `memory` (bytes, at least a page), `count`, `small_count` (32 bits) and `time`. A row
+/// reads: description, key, kind and default, variant of [`Limit`], error code, and the words that follow the value in
+/// the error.
 macro_rules! limits {
     (@rows [$($done:tt)*] fixed { $($fixed:tt)* }) => {
         limits! { @define [$($done)*] [$($fixed)*] }
@@ -52,6 +53,14 @@ macro_rules! limits {
         limits! {
             @rows [$($done)* {
                 [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_size", units::format_size, units::format_size, $rest
+            }]
+            $($rows)*
+        }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: memory($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! {
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_memory", units::format_size, units::format_size, $rest
             }]
             $($rows)*
         }
@@ -189,7 +198,7 @@ macro_rules! limits {
 limits! {
     /// Sum of all linear memories and of data that the host holds for the call, such as bodies and headers of HTTP
     /// requests.
-    memory: size(64 MiB) { Memory, "COMPONENT_MEMORY", "of memory" };
+    memory: memory(64 MiB) { Memory, "COMPONENT_MEMORY", "of memory" };
     /// Sum of all table elements.
     tables: count(100_000) { Tables, "COMPONENT_LIMIT", "table elements" };
     /// Core instances.
@@ -317,6 +326,18 @@ mod tests {
         assert!(error.contains("`1 parsec` is not a size; write for example `16 MiB` or 1048576"), "{error}");
         let error = serde_json::from_str::<LimitOverrides>(r#"{"cpu": "-1s"}"#).unwrap_err().to_string();
         assert!(error.contains("`-1s` is not a duration; write seconds or a number with ms, s, min or h"), "{error}");
+    }
+
+    #[test]
+    fn a_memory_of_less_than_a_page_is_refused() {
+        let read = |text: &str| serde_json::from_str::<LimitOverrides>(text);
+        assert_eq!(read(r#"{"memory": 65536}"#).unwrap().memory, Some(64 << 10));
+        assert_eq!(read(r#"{"log": 128}"#).unwrap().log, Some(128));
+        for (text, size) in [(r#"{"memory": 128}"#, "128 B"), (r#"{"memory": "63 KiB"}"#, "63 KiB")] {
+            let error = read(text).unwrap_err().to_string();
+            let expected = format!("a memory of {size} is less than one page, 64 KiB; write for example `128 MiB`");
+            assert!(error.contains(&expected), "{error}");
+        }
     }
 
     #[test]

@@ -24,6 +24,9 @@ impl Quantity {
     }
 }
 
+/// Size in bytes of a page of linear memory.
+const PAGE: u64 = 64 << 10;
+
 /// The longest duration, so that deadlines can be computed.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
@@ -33,6 +36,20 @@ const DURATIONS: &[(&str, f64)] = &[("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("h
 pub fn deserialize_optional_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     let quantity = Option::<Quantity>::deserialize(deserializer)?;
     quantity.map(|quantity| parse_byte_size(&quantity.text())).transpose().map_err(D::Error::custom)
+}
+
+/// Like [`deserialize_optional_size`], for memory of guests: at least one page. A number without a unit that is less
+/// was meant as mebibytes.
+pub(crate) fn deserialize_optional_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let bytes = deserialize_optional_size(deserializer)?;
+    match bytes.filter(|bytes| *bytes < PAGE) {
+        None => Ok(bytes),
+        Some(bytes) => Err(D::Error::custom(format!(
+            "a memory of {} is less than one page, {}; write for example `128 MiB`",
+            format_size(bytes),
+            format_size(PAGE)
+        ))),
+    }
 }
 
 /// Deserializes a number of bytes. Returns an error if it is missing.
