@@ -238,6 +238,23 @@ async fn inspect_reports_the_problem_of_a_file() -> Result<()> {
 }
 
 #[tokio::test]
+async fn the_reason_why_an_app_cannot_be_used_is_printed_once() -> Result<()> {
+    let folder = Folder::empty()?;
+    for app in ["broken", "other"] {
+        folder.write(&format!("{app}/root_agent.yaml"), format!("name: {app}\nmodel: m\nmodle: m\n"))?;
+    }
+    for command in [&["run", ".", "broken"][..], &["run", "broken"], &["eval", "broken"]] {
+        let output = hatchery(&folder.served(), command).await?;
+        assert!(!output.success && output.stderr.contains("error: app `broken` cannot be used: "), "{}", output.stderr);
+        for app in ["broken", "other"] {
+            let place = format!("{app}/root_agent.yaml:3:");
+            assert_eq!(output.stderr.matches(&place).count(), 1, "{command:?}: {}", output.stderr);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn test_runs_the_conversations_of_the_samples() -> Result<()> {
     let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;

@@ -71,7 +71,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, name) = split_target(&args.target)?;
     let metrics = args.test_config.as_deref().map(read_metrics).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory()).reported_app(&name);
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };

@@ -118,6 +118,7 @@ impl Loader {
             let state = self.issues.get(path).map_or(FileState::Loaded, |issue| issue.state.clone());
             if let FileState::Rejected { reason, .. } = &state
                 && file.state != state
+                && self.options.reported_app.as_ref() != Some(&file.name)
             {
                 tracing::warn!("{}: rejected: {reason}", path.display());
             }
