@@ -25,6 +25,7 @@ mod retention;
 mod runs;
 mod session_deletion;
 mod session_history;
+mod session_import;
 mod sessions;
 mod shutdown;
 mod slow_clients;
