@@ -77,12 +77,28 @@ pub(super) struct ChoiceJson {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageJson {
-    content: Option<String>,
+    content: Option<ContentJson>,
     refusal: Option<String>,
     reasoning_content: Option<String>,
     /// The thoughts under their newer name. Some servers send them under both names.
     reasoning: Option<String>,
     pub(super) tool_calls: Option<Vec<ToolCallJson>>,
+}
+
+/// The content of a message. Mistral's models that think send it as a list of chunks.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected a text or a list of chunks")]
+enum ContentJson {
+    Text(String),
+    Chunks(Vec<ContentChunkJson>),
+}
+
+/// A chunk of a content. Only chunks of the types `text` and `thinking` have one of these keys.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ContentChunkJson {
+    text: Option<String>,
+    thinking: Option<ContentJson>,
 }
 
 #[derive(Default, Deserialize)]
@@ -204,11 +220,39 @@ impl CompletionJson {
 impl MessageJson {
     /// Returns the thoughts, the text and the refusal that are not empty.
     pub(super) fn parts(self) -> Vec<Part> {
-        let text = |text: Option<String>, thought| {
-            text.filter(|text| !text.is_empty()).map(|text| Part { thought, ..Part::text(text) })
-        };
         let thoughts = self.reasoning.filter(|thoughts| !thoughts.is_empty()).or(self.reasoning_content);
-        [text(thoughts, true), text(self.content, false), text(self.refusal, false)].into_iter().flatten().collect()
+        let content = self.content.map(ContentJson::parts).unwrap_or_default();
+        text_part(thoughts, true).into_iter().chain(content).chain(text_part(self.refusal, false)).collect()
+    }
+}
+
+/// Returns `None` for a text that is missing or empty.
+fn text_part(text: Option<String>, thought: bool) -> Option<Part> {
+    text.filter(|text| !text.is_empty()).map(|text| Part { thought, ..Part::text(text) })
+}
+
+impl ContentJson {
+    /// Returns the thoughts and texts that are not empty, in their order.
+    fn parts(self) -> Vec<Part> {
+        match self {
+            Self::Text(text) => text_part(Some(text), false).into_iter().collect(),
+            Self::Chunks(chunks) => chunks.into_iter().flat_map(ContentChunkJson::parts).collect(),
+        }
+    }
+
+    /// Returns the texts, without thoughts.
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Chunks(chunks) => chunks.into_iter().filter_map(|chunk| chunk.text).collect(),
+        }
+    }
+}
+
+impl ContentChunkJson {
+    fn parts(self) -> impl Iterator<Item = Part> {
+        let thoughts = text_part(self.thinking.map(ContentJson::text), true);
+        thoughts.into_iter().chain(text_part(self.text, false))
     }
 }
 

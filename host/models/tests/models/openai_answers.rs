@@ -79,6 +79,35 @@ async fn thoughts_under_both_of_their_names_are_read_once() {
 }
 
 #[tokio::test]
+async fn a_content_of_chunks_has_thoughts_and_texts() {
+    let text = |text: &str| json!({ "type": "text", "text": text });
+    let thinking =
+        |texts: &[&str]| json!({ "type": "thinking", "thinking": texts.iter().map(|it| text(it)).collect::<Vec<_>>() });
+    let read = |responses: &[LlmResponse]| {
+        let parts = parts(responses).into_iter();
+        parts.map(|part| (part.thought, part.as_text().unwrap().to_owned())).collect::<Vec<_>>()
+    };
+    let thought = |text: &str| (true, text.to_owned());
+    let said = |text: &str| (false, text.to_owned());
+
+    let reference = json!({ "type": "reference", "reference_ids": [1] });
+    let content = json!([thinking(&["h", "m"]), text("Rolling"), reference, text(" on.")]);
+    let message = json!({ "role": "assistant", "content": content, "tool_calls": null });
+    let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })).await;
+    assert_eq!(read(&[response]), [thought("hm"), said("Rolling"), said(" on.")]);
+
+    let deltas = streamed([
+        chunk(json!({ "role": "assistant", "content": "" }), Value::Null),
+        chunk(json!({ "content": [thinking(&["h"])] }), Value::Null),
+        chunk(json!({ "content": [{ "type": "thinking", "thinking": "m", "closed": true }] }), Value::Null),
+        chunk(json!({ "content": [text("Rolling")] }), Value::Null),
+        chunk(json!({ "content": " on." }), json!("stop")),
+    ])
+    .await;
+    assert_eq!(read(&deltas), [thought("h"), thought("m"), said("Rolling"), said(" on.")]);
+}
+
+#[tokio::test]
 async fn each_finish_reason_is_mapped() {
     for (theirs, ours) in
         [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER"), ("function_call", "STOP")]
