@@ -42,6 +42,11 @@ impl Callback for Logging {
         Ok(None)
     }
 
+    async fn on_agent_error(&self, cx: &CallContext, error: &RunError) -> Result<Option<Content>, RunError> {
+        Self::log(cx, "on_agent_error", &error.to_string());
+        Ok(None)
+    }
+
     async fn before_model(&self, cx: &CallContext, request: &mut LlmRequest) -> Result<Option<LlmResponse>, RunError> {
         let tools: Vec<_> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
         let last = request.contents.last().map(|content| summary(content)).unwrap_or_default();

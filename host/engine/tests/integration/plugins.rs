@@ -13,6 +13,7 @@ use hatchery_engine::{Plugins, RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
+use super::agent_errors::fails;
 use crate::logs::{capture_log, text_of};
 use crate::support::*;
 
@@ -329,6 +330,19 @@ async fn a_success_resets_the_count_of_failures() {
 async fn the_logging_plugin_changes_nothing() {
     let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
     assert_eq!(app.transcript("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
+}
+
+#[tokio::test]
+async fn the_logging_plugin_logs_each_hook_of_a_run() {
+    let (log, _guard) = capture_log();
+    with_builtin(calling(|| Ok(json!(1))), Logging).await.run("hi").await;
+    with_builtin(calling(|| Err(ToolError::Recoverable("no".into()))), Logging).await.run("hi").await;
+    with_builtin(fails("root"), Logging).await.expect_error("hi").await;
+    let text = text_of(&log);
+    let of_agents = HookPoint::ALL.iter().map(|point| point.name());
+    for hook in of_agents.chain(["on_user_message", "before_run", "on_event", "after_run", "on_run_error"]) {
+        assert!(text.contains(&format!("hook=\"{hook}\"")), "{hook}: {text}");
+    }
 }
 
 #[tokio::test]
