@@ -5,10 +5,27 @@ import { decode, encode } from "./utf8.js";
 /** Creates a content with one text. */
 export const content = (text, role = "model") => ({ role, parts: [{ text }] });
 
+const partsOf = (message) => message?.parts ?? message?.content?.parts ?? [];
+
 /** Returns the text of a content, an event or a response, without thoughts. */
 export function textOf(message) {
-  const parts = message?.parts ?? message?.content?.parts ?? [];
-  return parts.filter((part) => !part.thought).map((part) => part.text ?? "").join("");
+  return partsOf(message).filter((part) => !part.thought).map((part) => part.text ?? "").join("");
+}
+
+/** Returns the function calls of a content, an event or a response, in order. */
+export const functionCallsOf = (message) => partsOf(message).flatMap((part) => part.functionCall ?? []);
+
+/** Returns the function responses of a content or an event, in order. */
+export const functionResponsesOf = (message) => partsOf(message).flatMap((part) => part.functionResponse ?? []);
+
+/** Returns true if the last part of an event is the result of code. */
+export const hasTrailingCodeExecutionResult = (event) => partsOf(event).at(-1)?.codeExecutionResult !== undefined;
+
+/** Returns true if the agent has nothing more to do after an event. */
+export function isFinalResponse(event) {
+  if (event.actions?.skipSummarization || event.longRunningToolIds?.length) return true;
+  const calls = [...functionCallsOf(event), ...functionResponsesOf(event)];
+  return !event.partial && !calls.length && !hasTrailingCodeExecutionResult(event);
 }
 
 /** Converts a string or a content to an event. */

@@ -712,6 +712,21 @@ export function content(text: string, role?: "user" | "model"): Content;
 /** Returns the text of a content, an event or a response, without thoughts. */
 export function textOf(message: Content | Event | LlmResponse | undefined): string;
 
+/** Returns the function calls of a content, an event or a response, in order. */
+export function functionCallsOf(message: Content | Event | LlmResponse | undefined): NonNullable<Part["functionCall"]>[];
+
+/** Returns the function responses of a content or an event, in order. */
+export function functionResponsesOf(message: Content | Event | undefined): NonNullable<Part["functionResponse"]>[];
+
+/** Returns true if the last part of an event is the result of code. */
+export function hasTrailingCodeExecutionResult(event: Event): boolean;
+
+/**
+ * Returns true if the agent has nothing more to do after an event: a response without open calls, a result that needs no summary, or a call
+ * whose result arrives later.
+ */
+export function isFinalResponse(event: Event): boolean;
+
 /** Encodes a string as UTF-8. */
 export function bytesOf(text: string): Uint8Array;
 

@@ -4,7 +4,9 @@ import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
 import { agentToWit, itemsOf, nameOf } from "./specs.js";
 
-export { bytesOf, content, textOf, textOfBytes } from "./content.js";
+export {
+  bytesOf, content, functionCallsOf, functionResponsesOf, hasTrailingCodeExecutionResult, isFinalResponse, textOf, textOfBytes,
+} from "./content.js";
 export { Context } from "./context.js";
 export { FatalError, HatcheryError } from "./errors.js";
 export { s } from "./schema.js";

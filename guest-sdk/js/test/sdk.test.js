@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import {
-  FatalError, agent, bytesOf, callback, codeExecutor, component, content, examples, liveModel, llmAgent, model, plugin, s, summarizer, textOf, textOfBytes,
-  tool, toolUse, toolset,
+  FatalError, agent, bytesOf, callback, codeExecutor, component, content, examples, functionCallsOf, functionResponsesOf,
+  hasTrailingCodeExecutionResult, isFinalResponse, liveModel, llmAgent, model, plugin, s, summarizer, textOf, textOfBytes, tool, toolUse, toolset,
 } from "hatchery-guest";
 import { MockHost, answer, collect } from "hatchery-guest/testing";
 import { createExports } from "../src/exports.js";
@@ -454,4 +454,29 @@ test("an instruction only reads", () => {
   const ctx = new MockHost({ state: { a: 1 } }).readOnlyContext();
   assert.equal(ctx.state.get("a"), 1);
   assert.throws(() => ctx.state.set("a", 2), { code: "READ_ONLY" });
+});
+
+test("the calls and responses of an event are those of its message", () => {
+  const call = { id: "1", name: "look", args: {} };
+  const response = { id: "1", name: "look", response: { result: 1 } };
+  const message = { parts: [{ text: "so" }, { functionCall: call }, { functionResponse: response }] };
+  for (const each of [message, { content: message }]) {
+    assert.deepEqual([functionCallsOf(each), functionResponsesOf(each)], [[call], [response]]);
+  }
+  assert.deepEqual([functionCallsOf({ author: "a" }), functionResponsesOf(undefined)], [[], []]);
+});
+
+test("an event is a final response if the agent has nothing more to do", () => {
+  const event = (part, fields) => ({ content: { parts: [{ text: "so" }, part] }, ...fields });
+  const call = { functionCall: { name: "look", args: {} } };
+  const response = { functionResponse: { name: "look", response: {} } };
+  const result = event({ codeExecutionResult: { output: "4" } });
+  assert.deepEqual([result, event(call)].map(hasTrailingCodeExecutionResult), [true, false]);
+  const open = [event(call), event(response), result, event({ text: "ye" }, { partial: true })];
+  assert.deepEqual(open.map(isFinalResponse), [false, false, false, false]);
+  const final = [
+    event({ text: "yes" }), { actions: { stateDelta: {} } }, event(response, { actions: { skipSummarization: true } }),
+    event(call, { longRunningToolIds: ["1"] }),
+  ];
+  assert.deepEqual(final.map(isFinalResponse), [true, true, true, true]);
 });

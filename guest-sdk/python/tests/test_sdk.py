@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
 from hatchery_guest import (
-    AgentContext, ArtifactVersion, Blob, CallbackContext, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event, EventWindow, Example,
-    FatalError, LiveConnection, LiveMessage, LiveRunRequest, LiveSignal, LlmAgent, LlmRequest, LlmResponse, PluginInfo, RemainingLimits,
-    RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext, ToolError, agent, callback, code_executor, examples, live_model, model,
-    plugin, summarizer, tool, toolset,
+    AgentContext, ArtifactVersion, Blob, CallbackContext, CodeExecutionResult, CodeInput, CodeOutput, Content, Context, DynamicTool, Error, Event,
+    EventActions, EventWindow, Example, FatalError, FunctionCall, FunctionResponse, LiveConnection, LiveMessage, LiveRunRequest, LiveSignal,
+    LlmAgent, LlmRequest, LlmResponse, Part, PluginInfo, RemainingLimits, RunInfo, RunRequest, ToolCall, ToolConfirmation, ToolContext,
+    ToolError, agent, callback, code_executor, examples, live_model, model, plugin, summarizer, tool, toolset,
 )  # fmt: skip
 from hatchery_guest.export import Exports
 from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
@@ -521,6 +521,31 @@ class Contexts(unittest.TestCase):
         self.assertEqual([event.text for event in run(host.agent_context().sub_agent("helper"))], ["done"])
         with self.assertRaisesRegex(ToolError, "tool `triple` not found"):
             run(cx.call_tool("triple"))
+
+
+class Events(unittest.TestCase):
+    CALL = FunctionCall("look")
+    RESPONSE = FunctionResponse("look", {"result": 1})
+
+    @staticmethod
+    def event(data: Any, **fields: Any) -> Event:
+        return Event(Content("model", [Part("so"), Part(data)]), **fields)
+
+    def test_the_calls_and_responses_of_an_event_are_those_of_its_message(self) -> None:
+        event = Event(Content("model", [Part("so"), Part(self.CALL), Part(self.RESPONSE)]))
+        self.assertEqual((event.function_calls, event.function_responses), ([self.CALL], [self.RESPONSE]))
+        self.assertEqual((Event().function_calls, Event().function_responses), ([], []))
+
+    def test_an_event_is_a_final_response_if_the_agent_has_nothing_more_to_do(self) -> None:
+        result = self.event(CodeExecutionResult(output="4"))
+        self.assertEqual((result.has_trailing_code_execution_result, self.event("4").has_trailing_code_execution_result), (True, False))
+        for open_event in [self.event(self.CALL), self.event(self.RESPONSE), result, self.event("ye", partial=True)]:
+            self.assertIs(open_event.is_final_response, False)
+        for final in [
+            self.event("yes"), Event(), self.event(self.RESPONSE, actions=EventActions(skip_summarization=True)),
+            self.event(self.CALL, long_running_tool_ids=["1"]),
+        ]:  # fmt: skip
+            self.assertIs(final.is_final_response, True)
 
 
 if __name__ == "__main__":

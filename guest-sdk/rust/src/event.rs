@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::content::{Content, JsonMap};
+use crate::content::{Content, FunctionCall, FunctionResponse, JsonMap, PartData};
 use crate::model::LlmResponse;
 
 /// One entry of a session's history. In a new event, leave `id`, `invocation_id`, `author`, `branch` and
@@ -49,6 +49,34 @@ impl Event {
     /// Returns the text of the message, without thoughts. Empty if there is none.
     pub fn text_content(&self) -> String {
         self.content.as_ref().map(Content::text).unwrap_or_default()
+    }
+
+    /// Returns the function calls of the message, in order.
+    pub fn function_calls(&self) -> impl Iterator<Item = &FunctionCall> {
+        self.content.iter().flat_map(|content| content.function_calls())
+    }
+
+    /// Returns the function responses of the message, in order.
+    pub fn function_responses(&self) -> impl Iterator<Item = &FunctionResponse> {
+        self.content.iter().flat_map(|content| content.function_responses())
+    }
+
+    /// Returns true if the last part of the message is the result of code.
+    pub fn has_trailing_code_execution_result(&self) -> bool {
+        let last = self.content.as_ref().and_then(|content| content.parts.last());
+        last.is_some_and(|part| matches!(part.data, PartData::CodeExecutionResult(_)))
+    }
+
+    /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that
+    /// needs no summary, or a call whose result arrives later.
+    pub fn is_final_response(&self) -> bool {
+        if self.actions.skip_summarization == Some(true) || !self.long_running_tool_ids.is_empty() {
+            return true;
+        }
+        !self.partial
+            && self.function_calls().next().is_none()
+            && self.function_responses().next().is_none()
+            && !self.has_trailing_code_execution_result()
     }
 
     /// Adds a state change. See [`Context::set_state`](crate::Context::set_state) for the prefixes of keys.
@@ -113,7 +141,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::content::Part;
+    use crate::content::{CodeExecutionResult, Part};
+
+    fn event(part: impl Into<Part>) -> Event {
+        Content { role: None, parts: vec![Part::text("so"), part.into()] }.into()
+    }
+
+    fn call() -> Event {
+        event(PartData::FunctionCall(FunctionCall { name: "look".into(), ..FunctionCall::default() }))
+    }
+
+    fn response() -> Event {
+        event(PartData::FunctionResponse(FunctionResponse { name: "look".into(), ..FunctionResponse::default() }))
+    }
 
     #[test]
     fn a_response_becomes_an_event_with_its_finish_reason() {
@@ -129,5 +169,31 @@ mod tests {
         let content = Content { role: None, parts: vec![thought, Part::text("yes")] };
         assert_eq!(Event::from(content).text_content(), "yes");
         assert_eq!(Event::default().text_content(), "");
+    }
+
+    #[test]
+    fn the_calls_and_responses_of_an_event_are_those_of_its_message() {
+        assert_eq!(call().function_calls().map(|call| call.name.as_str()).collect::<Vec<_>>(), ["look"]);
+        assert_eq!(response().function_responses().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["look"]);
+        for other in [response(), Event::default()] {
+            assert_eq!(other.function_calls().count(), 0);
+        }
+        for other in [call(), Event::default()] {
+            assert_eq!(other.function_responses().count(), 0);
+        }
+    }
+
+    #[test]
+    fn an_event_is_a_final_response_if_the_agent_has_nothing_more_to_do() {
+        let result = || event(PartData::CodeExecutionResult(CodeExecutionResult::default()));
+        assert!(result().has_trailing_code_execution_result() && !call().has_trailing_code_execution_result());
+        assert!(Event::text("yes").is_final_response() && Event::default().is_final_response());
+        for open in [call(), response(), result(), Event { partial: true, ..Event::text("ye") }] {
+            assert!(!open.is_final_response(), "{open:?}");
+        }
+        let mut skipped = response();
+        skipped.actions.skip_summarization = Some(true);
+        assert!(skipped.is_final_response());
+        assert!(Event { long_running_tool_ids: vec!["1".into()], ..call() }.is_final_response());
     }
 }

@@ -106,6 +106,16 @@ class Content:
         """The text parts that are not thoughts, joined."""
         return "".join(part.text for part in self.parts if part.text is not None and not part.thought)
 
+    @property
+    def function_calls(self) -> list[FunctionCall]:
+        """The function calls, in order."""
+        return [part.data for part in self.parts if isinstance(part.data, FunctionCall)]
+
+    @property
+    def function_responses(self) -> list[FunctionResponse]:
+        """The function responses, in order."""
+        return [part.data for part in self.parts if isinstance(part.data, FunctionResponse)]
+
 
 @dataclass
 class EventActions:
@@ -162,6 +172,30 @@ class Event:
     def text(self) -> str:
         """The text of the message, without thoughts."""
         return self.content.text if self.content else ""
+
+    @property
+    def function_calls(self) -> list[FunctionCall]:
+        """The function calls of the message, in order."""
+        return self.content.function_calls if self.content else []
+
+    @property
+    def function_responses(self) -> list[FunctionResponse]:
+        """The function responses of the message, in order."""
+        return self.content.function_responses if self.content else []
+
+    @property
+    def has_trailing_code_execution_result(self) -> bool:
+        """Whether the last part of the message is the result of code."""
+        return bool(self.content and self.content.parts) and isinstance(self.content.parts[-1].data, CodeExecutionResult)
+
+    @property
+    def is_final_response(self) -> bool:
+        """Whether the agent has nothing more to do after this event: it is a response without open calls, a result that needs no summary,
+        or a call whose result arrives later."""
+        if self.actions.skip_summarization or self.long_running_tool_ids:
+            return True
+        is_open = self.partial or self.function_calls or self.function_responses or self.has_trailing_code_execution_result
+        return not is_open
 
 
 @dataclass
