@@ -49,8 +49,9 @@ impl SessionImport {
     ///
     /// # Errors
     /// [`ImportError::Partial`] and [`ImportError::WrongType`].
-    pub fn new(initial_state: JsonMap, events: Vec<EventData>) -> Result<Self, ImportError> {
-        for (index, event) in events.iter().enumerate() {
+    pub fn new(initial_state: JsonMap, mut events: Vec<EventData>) -> Result<Self, ImportError> {
+        for (index, event) in events.iter_mut().enumerate() {
+            convert_custom_metadata(event);
             if event.partial {
                 return Err(ImportError::Partial(index));
             }
@@ -130,6 +131,23 @@ async fn append_all(
         sessions.append(key, &event).await?;
     }
     Ok(())
+}
+
+/// Converts the custom metadata of ADK for Java to an object: a list of entries, each with a `key` and a `stringValue`, a
+/// `numericValue` or a `stringListValue`. Any other value stays as it is.
+fn convert_custom_metadata(event: &mut EventData) {
+    let Some(Value::Array(list)) = event.custom_metadata.as_deref() else { return };
+    let Some(object) = list.iter().map(custom_metadata_entry).collect::<Option<JsonMap>>() else { return };
+    event.custom_metadata = (!object.is_empty()).then(|| Box::new(Value::Object(object)));
+}
+
+/// Returns the key and the value of an entry; `None` if it is no entry.
+fn custom_metadata_entry(entry: &Value) -> Option<(String, Value)> {
+    let key = entry.get("key")?.as_str()?;
+    let value = |kind: &str| entry.get(kind).filter(|value| !value.is_null());
+    let list = || value("stringListValue")?.get("values");
+    let value = value("stringValue").or_else(|| value("numericValue")).or_else(list);
+    Some((key.to_owned(), value.cloned().unwrap_or_default()))
 }
 
 /// Returns the path of a value that has another type than clients expect, with the expected type.

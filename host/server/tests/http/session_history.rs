@@ -98,6 +98,30 @@ async fn an_export_is_imported_with_the_state_of_each_event() {
     problem(strict.post(&format!("{copy}/import"), &exported).await, 403, "IMPORT_NOT_ALLOWED").await;
 }
 
+#[tokio::test]
+async fn an_export_of_adk_for_java_is_imported_with_its_times_and_metadata() {
+    let (host, _) = host().await;
+    let metadata = json!([
+        {"key": "name", "stringValue": "ada"},
+        {"key": "age", "numericValue": 36.5, "stringValue": null},
+        {"key": "tags", "stringListValue": {"values": ["a", "b"]}},
+        {"key": "none"},
+    ]);
+    let no_actions =
+        json!({"stateDelta": {}, "artifactDelta": {}, "requestedAuthConfigs": {}, "requestedToolConfirmations": {}});
+    let event = |author: &str, millis: u64, metadata: Value| {
+        let content = json!({"role": "user", "parts": [{"text": author}]});
+        json!({"author": author, "content": content, "actions": no_actions, "customMetadata": metadata, "timestamp": millis})
+    };
+    let events = [event("user", 1_700_000_000_123, json!([])), event("says", 1_700_000_000_456, metadata)];
+    let exported = json!({"id": "s", "appName": "says", "userId": "u", "state": {}, "events": events, "lastUpdateTime": 1_700_000_000.456});
+    let imported = host.post_json("/apps/says/users/u/sessions/java/import", &exported).await;
+    let [first, second] = [0_usize, 1].map(|index| &imported["events"][index]);
+    assert_eq!((&first["timestamp"], first.get("customMetadata")), (&json!(1_700_000_000.123), None));
+    assert_eq!(second["customMetadata"], json!({"name": "ada", "age": 36.5, "tags": ["a", "b"], "none": null}));
+    assert_eq!(imported["lastUpdateTime"], json!(1_700_000_000.456));
+}
+
 /// Waits for a permit before each event is stored.
 struct HeldAppends {
     inner: MemorySessions,
