@@ -62,6 +62,11 @@ impl RevocableExecutor {
     fn new(executor: Arc<dyn CodeExecutor>) -> Self {
         Self { executor, is_withdrawn: AtomicBool::new(false) }
     }
+
+    /// Closes the executor. Agents share it, so closing one of their apps does not.
+    pub(crate) async fn shut_down(&self) {
+        self.executor.close().await;
+    }
 }
 
 #[async_trait]
@@ -80,10 +85,6 @@ impl CodeExecutor for RevocableExecutor {
             return Err(ToolError::Recoverable(message));
         }
         self.executor.execute(input, cx).await
-    }
-
-    async fn close(&self) {
-        self.executor.close().await;
     }
 }
 

@@ -4,7 +4,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hatchery_core::{Agent, AgentId, AgentKind, AgentTree, RunConfig, Tool, ToolExecution, Toolset, TreeError};
+use hatchery_core::{
+    Agent, AgentId, AgentKind, AgentTree, CodeExecution, CodeExecutor, RunConfig, Tool, ToolExecution, Toolset,
+    TreeError,
+};
 
 use crate::history::compaction::CompactionConfig;
 
@@ -104,13 +107,30 @@ impl App {
         Self { settings, ..self }
     }
 
-    /// Closes the toolsets of its agents and of the agents that they call as tools, which closes their connections. To be
-    /// called by the owner of the app when no run of it is in progress and none will follow. A program that serves one app calls
-    /// it after [`Runner::close`](crate::Runner::close).
+    /// Closes the toolsets and the code executors of its agents and of the agents that they call as tools, which closes
+    /// their connections and ends their processes. To be called by the owner of the app when no run of it is in progress and
+    /// none will follow. A program that serves one app calls it after [`Runner::close`](crate::Runner::close).
     pub async fn close(&self) {
         for toolset in self.toolsets() {
             toolset.close().await;
         }
+        for executor in self.code_executors() {
+            executor.close().await;
+        }
+    }
+
+    /// Returns the code executors of all agents, each once.
+    fn code_executors(&self) -> Vec<&Arc<dyn CodeExecutor>> {
+        let agents = self.trees().into_iter().flat_map(|tree| tree.iter());
+        let executors = agents.filter_map(|(_, agent)| match &agent.kind {
+            AgentKind::Llm(llm) => match &llm.code_execution {
+                Some(CodeExecution::Host(runner)) => Some(&runner.executor),
+                Some(CodeExecution::BuiltIn) | None => None,
+            },
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop { .. } | AgentKind::Custom(_) => None,
+        });
+        let mut seen = HashSet::new();
+        executors.filter(|executor| seen.insert(Arc::as_ptr(executor).cast::<()>())).collect()
     }
 
     /// Returns the toolsets of all agents, each once.

@@ -45,6 +45,7 @@ pub struct Extensions {
     /// Plugins. [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins) creates those that the configuration names,
     /// once.
     pub plugins: Factories<Arc<dyn Plugin>>,
+    /// Code executors. An agent's executor is closed with its app.
     pub code_executors: Factories<Arc<dyn CodeExecutor>>,
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use hatchery_core::{
-    Agent, Callback, CodeExecutor, ExampleProvider, ItemKind, ItemResolver, JsonMap, Plugin, ResolveError, Summarizer,
-    Tool, Toolset,
+    Agent, CallContext, Callback, CodeExecutor, CodeInput, CodeOutput, ExampleProvider, ItemKind, ItemResolver,
+    JsonMap, Plugin, ResolveError, Summarizer, Tool, ToolError, Toolset,
 };
 
 use crate::tools::builtin;
@@ -60,7 +61,7 @@ impl StaticCatalog {
         self
     }
 
-    /// Adds a code executor under its own name.
+    /// Adds a code executor under its own name. Agents share it, so the program closes it.
     #[must_use]
     pub fn with_code_executor(mut self, executor: Arc<dyn CodeExecutor>) -> Self {
         self.code_executors.insert(executor.name().into(), executor);
@@ -120,7 +121,22 @@ impl ItemResolver for StaticCatalog {
     }
 
     fn code_executor(&self, name: &str) -> Result<Arc<dyn CodeExecutor>, ResolveError> {
-        find(&self.code_executors, ItemKind::CodeExecutor, name)
+        let executor = find(&self.code_executors, ItemKind::CodeExecutor, name)?;
+        Ok(Arc::new(SharedExecutor(executor)))
+    }
+}
+
+/// An executor that agents share: closing one of their apps does not close it.
+struct SharedExecutor(Arc<dyn CodeExecutor>);
+
+#[async_trait]
+impl CodeExecutor for SharedExecutor {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    async fn execute(&self, input: CodeInput, cx: &CallContext) -> Result<CodeOutput, ToolError> {
+        self.0.execute(input, cx).await
     }
 }
 

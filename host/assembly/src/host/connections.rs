@@ -168,7 +168,7 @@ impl Connections {
     fn begin_closing(&self, executor: Arc<RevocableExecutor>) {
         let mut closing = self.closing.lock_unpoisoned();
         while closing.try_join_next().is_some() {}
-        closing.spawn(async move { executor.close().await });
+        closing.spawn(async move { executor.shut_down().await });
     }
 
     fn restrict_egress(&self, config: &Config) {

@@ -1,5 +1,6 @@
 //! Code execution: finding code in a response, running it, and sending its result to the model.
 
+mod closing;
 mod prompts;
 mod running;
 mod session;
