@@ -17,7 +17,7 @@ use crate::content::{Content, FunctionCall, FunctionResponse, Part, PartData};
 use crate::extra::{Extra, KnownKeys};
 use crate::json::JsonMap;
 use crate::json::{json_bytes, json_len, merge_changes};
-use crate::state::State;
+use crate::state::{State, StateScope};
 use crate::time::Timestamp;
 
 /// The author of events of the user.
@@ -228,6 +228,11 @@ impl EventActions {
             *newest = version.max(*newest);
         }
         self.merge(other);
+    }
+
+    /// Removes the `temp:` keys, which are never stored.
+    pub fn remove_temp_state(&mut self) {
+        self.state_delta.retain(|key, _| StateScope::split_key(key).0 != StateScope::Temp);
     }
 
     /// Returns true if there are no side effects.

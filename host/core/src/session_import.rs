@@ -87,8 +87,8 @@ impl SessionImport {
         self.events.len()
     }
 
-    /// Stores the session. Proofs of origin are removed, and later timestamps are set to now. If this fails, the session
-    /// is deleted again.
+    /// Stores the session. Proofs of origin and `temp:` state are removed, and later timestamps are set to now. If this
+    /// fails, the session is deleted again.
     ///
     /// # Errors
     /// The errors of an event or of the service, such as [`StoreError::SessionExists`].
@@ -121,6 +121,7 @@ async fn append_all(
     let now = Timestamp::now();
     for mut event in events {
         remove_proof(&mut event);
+        event.actions.remove_temp_state();
         event.timestamp = event.timestamp.min(now);
         if let Some(compaction) = &mut event.actions.compaction {
             compaction.start_timestamp = compaction.start_timestamp.min(now);

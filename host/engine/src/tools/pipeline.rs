@@ -13,8 +13,8 @@
 use std::sync::Arc;
 
 use hatchery_core::{
-    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, SpanOperation, StateScope, Tool,
-    ToolConfirmation, ToolError, confirmation_hint,
+    CallContext, EarlierCall, EventActions, JsonMap, RunError, RunJournal, Span, SpanOperation, Tool, ToolConfirmation,
+    ToolError, confirmation_hint,
 };
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
@@ -365,7 +365,7 @@ impl ToolPipeline {
 
 /// Removes the state that is never stored.
 fn without_temp_state(mut actions: EventActions) -> EventActions {
-    actions.state_delta.retain(|key, _| StateScope::split_key(key).0 != StateScope::Temp);
+    actions.remove_temp_state();
     actions
 }
 

@@ -250,10 +250,12 @@ async fn update(
     principal.check_state(&body.state_delta)?;
     state.app(&app)?;
     let key = SessionKey::new(app, user, id);
+    let mut actions = EventActions { state_delta: body.state_delta, ..EventActions::default() };
+    actions.remove_temp_state();
     let event = EventData {
         author: USER_AUTHOR.into(),
         invocation_id: format!("p-{}", uuid::Uuid::new_v4()),
-        actions: EventActions { state_delta: body.state_delta, ..EventActions::default() },
+        actions,
         ..EventData::default()
     };
     append(&state, &key, event).await?;

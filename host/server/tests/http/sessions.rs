@@ -199,6 +199,21 @@ async fn state_is_updated_by_an_event_of_the_user() {
 }
 
 #[tokio::test]
+async fn temporary_state_of_an_update_and_of_an_import_is_not_stored() {
+    let host = importing().await;
+    host.session("says").await;
+    let state = json!({"kept": 1, "temp:gone": 2});
+    let update = host.request(Method::PATCH, &format!("{SESSIONS}/s")).json(&json!({"stateDelta": state}));
+    let updated = success(update.send().await.unwrap()).await;
+    let import = json!({"events": [{"author": "says", "actions": {"stateDelta": state}}]});
+    let imported = host.post_json(SESSIONS, &import).await;
+    for session in [updated, imported] {
+        assert_eq!(session["state"], json!({"kept": 1}));
+        assert_eq!(session["events"][0]["actions"]["stateDelta"], json!({"kept": 1}));
+    }
+}
+
+#[tokio::test]
 async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
     let audit = AuditCapture::capture();
     let host = Host::start().await;

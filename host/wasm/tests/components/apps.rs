@@ -281,6 +281,17 @@ async fn history_is_not_forged_and_the_running_session_is_not_changed() {
 }
 
 #[tokio::test]
+async fn temporary_state_of_an_appended_event_is_not_stored() {
+    let order = |what: &str, state: &str| json!({"what": what, "app": "night_watch", "id": "s1", "state": state});
+    let orders = orders(vec![order("create", "temp:lamp"), order("append", "lamp"), order("append", "temp:lamp")]);
+    let (chat, _) = orders.await;
+    let key = SessionKey::new("night_watch", "user", "s1");
+    let session = chat.services().sessions.get(&key, EventWindow::All).await.unwrap().unwrap();
+    let deltas: Vec<_> = session.events.iter().map(|event| Value::Object(event.actions.state_delta.clone())).collect();
+    assert_eq!(deltas, [json!({"lamp": 1}), json!({})]);
+}
+
+#[tokio::test]
 async fn only_sessions_of_the_same_user_are_seen() {
     let test_catalog = test_catalog(json!({"sessions": {"read": ["*"]}}));
     let model = Scripted::sequence([

@@ -233,8 +233,8 @@ async fn find_event(cx: &CallContext, key: &SessionKey, id: &str) -> Result<Opti
     Ok(session.and_then(|session| session.events.iter().find(|event| event.id == id).cloned()))
 }
 
-/// Completes an event that code appends: sets the author, the id and the run, and removes any proof, so that the engine
-/// never acts on its calls.
+/// Completes an event that code appends: sets the author, the id and the run, and removes `temp:` state and any proof, so
+/// that the engine never acts on its calls.
 fn prepare_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Arc<Event>, wit::Error> {
     if data.author.is_empty() {
         data.author = cx.agent.to_string();
@@ -253,6 +253,7 @@ fn prepare_event(cx: &CallContext, mut data: EventData, id: String) -> Result<Ar
     data.id = id;
     data.invocation_id.clone_from(&cx.invocation.id);
     data.timestamp = Timestamp::default();
+    data.actions.remove_temp_state();
     remove_proof(&mut data);
     let event = Event::new(data);
     event
