@@ -16,6 +16,7 @@ mod run_bus;
 mod run_records;
 mod session_access;
 mod session_close;
+mod session_compaction;
 mod session_history;
 mod session_queue;
 mod start;

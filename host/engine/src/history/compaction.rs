@@ -15,12 +15,13 @@ mod size;
 mod summarizer;
 mod window;
 
-pub(crate) use background::Compactions;
+pub(crate) use background::{Compactions, PlannedCompaction};
 pub use config::{CompactionConfig, CompactionError, CompactionSettings, SlidingWindow, SummarizerRef, TailRetention};
 pub(crate) use effective_history::{HistoryItem, effective_history};
 pub use resolve::ConfiguredCompaction;
 pub(crate) use size::PromptSize;
 pub use summarizer::LlmSummarizer;
+use window::CompactionPlan;
 
 use std::sync::{Arc, Mutex};
 
@@ -64,19 +65,34 @@ impl Compactions {
     where
         F: Fn(&CancellationToken) -> CallContext,
     {
-        let events = target.invocation.events();
-        if let Some(sliding) = target.config.sliding
-            && self.start(target, || window::plan_sliding(&events, sliding))
-        {
-            return;
+        self.start(target, || target.plan_due(views));
+    }
+
+    /// Begins the compaction that is due. `None` if there is none, or another one of the session is in progress.
+    pub(crate) fn begin_due<F>(
+        &self,
+        target: &CompactionTarget<'_, F>,
+        views: &Mutex<PromptViews>,
+    ) -> Option<PlannedCompaction>
+    where
+        F: Fn(&CancellationToken) -> CallContext,
+    {
+        self.begin(target, || target.plan_due(views))
+    }
+}
+
+impl<F> CompactionTarget<'_, F> {
+    /// Returns the compaction that is due when no run is in progress.
+    fn plan_due(&self, views: &Mutex<PromptViews>) -> Option<CompactionPlan> {
+        let events = self.invocation.events();
+        let sliding = self.config.sliding.and_then(|sliding| window::plan_sliding(&events, sliding));
+        if sliding.is_some() {
+            return sliding;
         }
-        if let Some(tail) = target.config.tail {
-            let mut views = views.lock_unpoisoned();
-            views.size.read(&events);
-            if views.size.is_over(tail.token_threshold) {
-                self.start(target, || window::plan_tail(&events, tail));
-            }
-        }
+        let tail = self.config.tail?;
+        let mut views = views.lock_unpoisoned();
+        views.size.read(&events);
+        if views.size.is_over(tail.token_threshold) { window::plan_tail(&events, tail) } else { None }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{CallContext, RunConfig, StreamingMode};
+use hatchery_core::{CallContext, RunConfig, RunError, StreamingMode};
 use tokio_util::sync::CancellationToken;
 
 use super::{Replay, RunContext};
@@ -24,6 +24,15 @@ impl RunContext {
     pub(crate) fn compact_after_run(&self) {
         if let Some((compactions, target)) = self.compaction() {
             compactions.after_run(&target, &self.views);
+        }
+    }
+
+    /// Compacts the session if a compaction is due and none is in progress. Returns whether a summary was stored.
+    pub(crate) async fn compact_now(&self) -> Result<bool, RunError> {
+        let due = self.compaction().and_then(|(compactions, target)| compactions.begin_due(&target, &self.views));
+        match due {
+            Some(compaction) => compaction.run().await,
+            None => Ok(false),
         }
     }
 

@@ -103,6 +103,43 @@ async fn windows_overlap_by_invocations() {
     );
 }
 
+/// Creates an app without compaction, and the same app with a compaction of every two runs.
+async fn app_without_and_with_compaction(summaries: Scripted) -> (Harness, Arc<App>) {
+    let root = llm("root", Scripted::new().default_reply("ok"));
+    let compaction = Some(every(2, summarizer(&Arc::new(summaries))));
+    let settings = AppSettings { compaction, ..AppSettings::default() };
+    let with = App::new("app", root.clone()).unwrap().with_settings(settings);
+    (Harness::new(root).await, Arc::new(with))
+}
+
+#[tokio::test]
+async fn a_session_is_compacted_on_request_once_a_compaction_is_due() {
+    let (app, with) = app_without_and_with_compaction(Scripted::sequence(["sum"])).await;
+    let compact = |app_of_request: &Arc<App>| app.runner.compact_session(app_of_request.clone(), USER, SESSION);
+    app.run("a").await;
+    assert!(!compact(&with).await.unwrap(), "one run is not enough");
+    app.run("b").await;
+    assert!(!compact(&app.app).await.unwrap(), "this app has no compaction");
+    assert!(compact(&with).await.unwrap());
+    assert!(!compact(&with).await.unwrap(), "nothing is new");
+    let compactions = app.compactions().await;
+    assert_eq!(compactions.len(), 1);
+    assert_eq!(compactions[0].actions.compaction.as_ref().unwrap().compacted_content, Content::model("sum"));
+    let missing = app.runner.compact_session(with, USER, "none").await.unwrap_err();
+    assert_eq!(missing.code(), "SESSION_NOT_FOUND");
+}
+
+#[tokio::test]
+async fn a_compaction_on_request_returns_the_failure_of_the_summarizer_and_can_be_repeated() {
+    let replies = [Reply::error(ModelErrorKind::Server, "out of order"), Reply::text("sum")];
+    let (app, with) = app_without_and_with_compaction(Scripted::sequence(replies)).await;
+    app.run("a").await;
+    app.run("b").await;
+    let error = app.runner.compact_session(with.clone(), USER, SESSION).await.unwrap_err();
+    assert_eq!(error.to_string(), "model `summaries`: out of order");
+    assert!(app.runner.compact_session(with, USER, SESSION).await.unwrap());
+}
+
 #[tokio::test]
 async fn a_failed_run_leads_to_a_compaction_too() {
     let summaries = Arc::new(Scripted::sequence(["sum"]));
