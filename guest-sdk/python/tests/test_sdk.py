@@ -2,6 +2,7 @@
 
 import enum
 import unittest
+import unittest.mock
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, Optional, TypedDict
 
@@ -462,6 +463,13 @@ class Contexts(unittest.TestCase):
         with self.assertRaises(KeyError):
             cx.state["a"]
         self.assertEqual(host.state, {})
+
+    def test_clearing_the_state_reads_it_once(self) -> None:
+        host = MockHost(state={"a": 1, "user:b": 2, "temp:c": 3})
+        state = Context(host).state
+        with unittest.mock.patch.object(host, "all_state", wraps=host.all_state) as reads:
+            state.clear()
+        self.assertEqual((host.state, reads.call_count), ({}, 1))
 
     def test_artifacts_settings_and_log(self) -> None:
         host = MockHost(config={"limit": 3})

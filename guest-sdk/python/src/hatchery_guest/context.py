@@ -93,6 +93,11 @@ class State(MutableMapping[str, Json]):
         self[key]
         self._host.set_state(key, None)
 
+    def clear(self) -> None:
+        """Deletes all keys, in one pass instead of one for each key."""
+        for key in self._host.all_state():
+            self._host.set_state(key, None)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._host.all_state())
 
