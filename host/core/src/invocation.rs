@@ -18,7 +18,7 @@ use crate::event::{Event, EventData, new_invocation_id};
 use crate::id::SessionKey;
 use crate::journal::RunJournal;
 use crate::json::JsonMap;
-use crate::live::LiveStreams;
+use crate::live::{LiveRequestQueue, LiveStreams};
 use crate::plugin::Plugin;
 use crate::provenance::{Claim, EventSigner};
 use crate::run_config::RunConfig;
@@ -75,6 +75,10 @@ pub struct Invocation {
     pub journal: Option<Arc<RunJournal>>,
     /// The parent of the spans of the run.
     pub span: SpanContext,
+    /// The queue of the user's requests in a live run, to which code may add some in the user's name. A text model reads
+    /// them after the turn in progress, so code that waits for a place in the queue could wait for itself. `None` unless
+    /// the run is live.
+    pub live_requests: Option<LiveRequestQueue>,
     /// The streaming tools of a live run.
     pub live_streams: LiveStreams,
     /// True once an event has ended the run.
@@ -120,6 +124,8 @@ pub struct NewInvocation {
     pub journal: Option<Arc<RunJournal>>,
     /// The parent of the spans of the run.
     pub span: SpanContext,
+    /// The queue of the user's requests. `None` unless the run is live.
+    pub live_requests: Option<LiveRequestQueue>,
 }
 
 impl NewInvocation {
@@ -143,6 +149,7 @@ impl NewInvocation {
             lease: None,
             journal: None,
             span: SpanContext::default(),
+            live_requests: None,
             session,
         }
     }
@@ -153,7 +160,7 @@ impl Invocation {
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
         let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
         let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
-        let input = new.input;
+        let NewInvocation { input, live_requests, .. } = new;
         let invocation = Self {
             id,
             session_key: session.key.clone(),
@@ -174,6 +181,7 @@ impl Invocation {
             lease,
             journal,
             span,
+            live_requests,
             live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),
@@ -242,6 +250,7 @@ impl Invocation {
             lease: None,
             journal: None,
             span: self.span.clone(),
+            live_requests: None,
             live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(user_content),

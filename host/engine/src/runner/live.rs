@@ -299,6 +299,11 @@ pub(super) struct LiveStart {
 }
 
 impl LiveStart {
+    /// Returns the queue of the run.
+    pub(super) fn queue(&self) -> LiveRequestQueue {
+        self.queue.clone()
+    }
+
     /// Returns the input of the run, whose messages are stored in `log`.
     pub(super) fn into_input(self, cx: &CallContext, log: &EventLog) -> LiveInput {
         let messages = Arc::new(LiveMessages { cx: cx.clone(), log: log.clone() });

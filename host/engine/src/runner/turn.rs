@@ -233,6 +233,7 @@ impl RunnerInner {
             lease: Some(lease.clone()),
             journal: Some(journal),
             span: span.context().clone(),
+            live_requests: live.as_ref().map(LiveStart::queue),
         });
         let cx = CallContext::new(invocation.clone(), app.root().name.as_str(), None);
         let deadline = Deadline::new(&invocation.run_config);

@@ -330,3 +330,23 @@ async fn a_live_model_that_fails_has_a_failed_span() {
     let call = spans.iter().find(|span| span.operation == SpanOperation::Model).unwrap();
     assert_eq!((&*call.error.as_ref().unwrap().code, error.code()), ("MODEL_SERVER_ERROR", "MODEL_SERVER_ERROR"));
 }
+
+#[tokio::test]
+async fn code_of_a_live_run_adds_requests_which_a_text_model_answers_after_its_turn() {
+    let come_back = function_tool("come_back", "Comes back to it.", |_: JsonMap, cx: CallContext| async move {
+        let Some(requests) = &cx.invocation.live_requests else { return Ok("this run is not live") };
+        let request = LiveRequest::content(Content::user("again"));
+        assert!(requests.try_send(request.into()).unwrap().is_none());
+        Ok("later")
+    });
+    let call = || Reply::call("come_back", json!({}));
+    let model = Scripted::sequence([call(), Reply::text("noted"), Reply::text("heard"), call(), Reply::text("done")]);
+    let app = Harness::new(llm_with("root", model, |llm| llm.tools = vec![Arc::new(come_back)])).await;
+    let mut live = Live::start(&app).await;
+    assert_eq!(live.ask("hi").await.last().unwrap(), "root: noted");
+    assert_eq!(live.turn().await, ["root: heard"]);
+    live.finish().await;
+    let transcript = app.session_transcript().await;
+    assert!(transcript.contains(&"user: again".to_owned()), "{transcript:?}");
+    assert_eq!(app.transcript("hi").await[1], "root: answer come_back{\"result\":\"this run is not live\"}");
+}
