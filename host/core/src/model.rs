@@ -43,8 +43,11 @@ pub struct LlmRequest {
 
 impl LlmRequest {
     /// Converts the schemas of tools and of the response from Gemini's dialect to [JSON
-    /// Schema](crate::to_json_schema). Providers get no other.
+    /// Schema](crate::to_json_schema). Providers get no other, and the schema of the response as `response_schema` only.
     pub(crate) fn normalize_schemas(&mut self) {
+        if let Some(schema) = self.config.extra.shift_remove(RESPONSE_JSON_SCHEMA).filter(|schema| !schema.is_null()) {
+            self.config.response_schema.get_or_insert(schema);
+        }
         for tool in &mut self.tools {
             let parameters = tool.parameters.as_ref().and_then(to_normalized);
             let response = tool.response.as_ref().and_then(to_normalized);
@@ -109,6 +112,9 @@ pub struct GenerateContentConfig {
     pub extra: JsonMap,
 }
 
+/// Another name of the setting `responseSchema`, which has precedence.
+const RESPONSE_JSON_SCHEMA: &str = "responseJsonSchema";
+
 /// Untyped settings, with Gemini's names.
 const OTHER_SETTINGS: [&str; 19] = [
     "audioTimestamp",
@@ -122,7 +128,7 @@ const OTHER_SETTINGS: [&str; 19] = [
     "logprobs",
     "mediaResolution",
     "modelSelectionConfig",
-    "responseJsonSchema",
+    RESPONSE_JSON_SCHEMA,
     "responseLogprobs",
     "responseModalities",
     "routingConfig",

@@ -88,6 +88,23 @@ async fn models_get_json_schema_for_schemas_in_geminis_words() {
     assert_eq!(model.requests()[0].config.response_schema, Some(json!({"type": ["object", "null"]})));
 }
 
+#[tokio::test]
+async fn a_response_schema_has_one_name_in_requests_to_models() {
+    let model = Arc::new(Scripted::sequence(["{}", "{}"]));
+    let (of_settings, of_agent) = (json!({"type": "object"}), json!({"type": "object", "properties": {}}));
+    for output_schema in [None, Some(of_agent.clone())] {
+        let root = llm_on("root", &model, |llm| {
+            llm.generate_content_config.extra.insert("responseJsonSchema".into(), of_settings.clone());
+            llm.output_schema = output_schema;
+        });
+        Harness::new(root).await.run("hi").await;
+    }
+    let configs: Vec<_> = model.requests().into_iter().map(|request| request.config).collect();
+    let schemas: Vec<_> = configs.iter().map(|config| config.response_schema.clone()).collect();
+    assert_eq!(schemas, [Some(of_settings), Some(of_agent)]);
+    assert!(configs.iter().all(|config| config.extra.is_empty()));
+}
+
 /// A model that is down, one without a key, and one that answers.
 struct ByName;
 
