@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Content, LlmResponse, ModelError, Part};
 
-use super::wire::{ToolCallJson, call_parts, finish_reason, parse};
+use super::wire::{Logprobs, ToolCallJson, call_parts, finish_reason, parse};
 use crate::failure::Origin;
 use crate::finish;
 use crate::sse::Decoder;
@@ -15,13 +15,14 @@ const DONE: &str = "[DONE]";
 pub(super) struct ChunkDecoder {
     origin: Arc<Origin>,
     calls: Vec<ToolCallJson>,
+    logprobs: Logprobs,
     has_finish_reason: bool,
     is_done: bool,
 }
 
 impl ChunkDecoder {
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, calls: Vec::new(), has_finish_reason: false, is_done: false }
+        Self { origin, calls: Vec::new(), logprobs: Logprobs::default(), has_finish_reason: false, is_done: false }
     }
 
     /// Appends a delta to the call with the same index, unless it has another id.
@@ -58,6 +59,7 @@ impl Decoder for ChunkDecoder {
         let mut response = chunk.response(true);
         let mut parts = Vec::new();
         if let Some(choice) = chunk.take_choice() {
+            self.logprobs.add(&choice);
             let mut message = choice.message.unwrap_or_default();
             for delta in message.tool_calls.take().unwrap_or_default() {
                 self.add_call(delta);
@@ -67,6 +69,7 @@ impl Decoder for ChunkDecoder {
                 self.has_finish_reason = true;
                 parts.extend(self.take_calls(Some(reason))?);
                 finish::set(&mut response, reason, None);
+                response.avg_logprobs = self.logprobs.mean();
                 response.custom_metadata = chunk.metadata();
             }
         }

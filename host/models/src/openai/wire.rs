@@ -71,7 +71,32 @@ pub(super) struct ChoiceJson {
     #[serde(alias = "delta")]
     pub(super) message: Option<MessageJson>,
     pub(super) finish_reason: Option<String>,
+    /// Untyped: an unknown form does not make the response unreadable.
+    logprobs: Option<Value>,
     index: u64,
+}
+
+/// The log probabilities of the tokens of a response.
+#[derive(Default)]
+pub(super) struct Logprobs {
+    sum: f64,
+    tokens: u32,
+}
+
+impl Logprobs {
+    /// Adds the tokens of a response or a chunk.
+    pub(super) fn add(&mut self, choice: &ChoiceJson) {
+        let tokens = choice.logprobs.as_ref().and_then(|logprobs| logprobs.get("content")).and_then(Value::as_array);
+        for logprob in tokens.into_iter().flatten().filter_map(|token| token.get("logprob")?.as_f64()) {
+            self.sum += logprob;
+            self.tokens += 1;
+        }
+    }
+
+    /// Returns the mean, or `None` if there were no tokens.
+    pub(super) fn mean(&self) -> Option<f64> {
+        (self.tokens > 0).then(|| self.sum / f64::from(self.tokens))
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -176,6 +201,9 @@ pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
     let Some(choice) = completion.take_choice() else {
         return Err(origin.bad_response("it has no choices"));
     };
+    let mut logprobs = Logprobs::default();
+    logprobs.add(&choice);
+    response.avg_logprobs = logprobs.mean();
     let reason = choice.finish_reason.as_deref().map(finish_reason);
     let mut message = choice.message.unwrap_or_default();
     let calls = message.tool_calls.take().unwrap_or_default();

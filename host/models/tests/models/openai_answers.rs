@@ -308,6 +308,32 @@ async fn only_the_first_choice_is_used() {
 }
 
 #[tokio::test]
+async fn the_log_probabilities_of_tokens_become_their_mean() {
+    let logprobs = |all: &[f64]| {
+        let tokens: Vec<_> = all.iter().map(|logprob| json!({ "token": "a", "logprob": logprob })).collect();
+        json!({ "content": tokens, "refusal": null })
+    };
+    let with = |mut chunk: Value, logprobs: Value| {
+        chunk["choices"][0]["logprobs"] = logprobs;
+        chunk
+    };
+    let choice =
+        json!({ "message": { "content": "ab" }, "finish_reason": "stop", "logprobs": logprobs(&[-0.5, -1.5]) });
+    assert_eq!(answer_to(json!({ "choices": [choice] })).await.avg_logprobs, Some(-1.0));
+    let deltas = streamed([
+        with(chunk(json!({ "content": "a" }), Value::Null), logprobs(&[-0.5])),
+        with(chunk(json!({ "content": "b" }), Value::Null), logprobs(&[-1.5])),
+        with(chunk(json!({}), json!("stop")), Value::Null),
+    ])
+    .await;
+    assert_eq!(deltas.iter().map(|delta| delta.avg_logprobs).collect::<Vec<_>>(), [None, None, Some(-1.0)]);
+    for other in [logprobs(&[]), json!({ "token_logprobs": [-0.5] }), json!("none")] {
+        let deltas = streamed([with(chunk(json!({ "content": "a" }), json!("stop")), other)]).await;
+        assert_eq!((texts(&deltas), deltas[0].avg_logprobs), (vec!["a".to_owned()], None));
+    }
+}
+
+#[tokio::test]
 async fn payloads_after_done_are_ignored() {
     let late = event(chunk(json!({ "content": "late" }), Value::Null));
     let provider = MockProvider::start([MockResponse::events([format!("data: [DONE]\n\n{late}")])]).await;
