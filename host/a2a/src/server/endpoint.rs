@@ -50,8 +50,8 @@ impl A2aEndpoint {
     pub async fn handle(&self, app: &str, path: &str, request: Request<Bytes>) -> Option<Response<Body>> {
         let user = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
         let service = &self.service.for_client(Client { user, base_url: self.base_url(request.headers()) });
-        let is_adk = app == ADK_APP && path == ADK_PATH;
-        let app = service.app(app).or_else(|| is_adk.then(|| service.default_app()).flatten())?;
+        let means_default = Self::means_default_app(app, path);
+        let app = service.app(app).or_else(|| means_default.then(|| service.default_app()).flatten())?;
         let (parts, body) = request.into_parts();
         let (method, headers, query) = (&parts.method, &parts.headers, parts.uri.query());
         Some(match path {
@@ -59,6 +59,11 @@ impl A2aEndpoint {
             path if CARD_PATHS.contains(&path) && method == Method::GET => self.card_of(&app, headers),
             path => service.rest(&app, method, path, headers, query, &body).await,
         })
+    }
+
+    /// Returns true if `/a2a/APP/PATH` means the default app, unless there is an app of this name.
+    pub fn means_default_app(app: &str, path: &str) -> bool {
+        app == ADK_APP && path == ADK_PATH
     }
 
     /// Ends the streams of tasks that wait for their clients, which would not end by themselves.

@@ -66,6 +66,7 @@ async fn handle(
                 );
                 ApiError::new(StatusCode::NOT_FOUND, "APP_NOT_EXPOSED", detail)
             }
+            Err(_) if A2aEndpoint::means_default_app(app, path) => no_default_app(state),
             Err(error) => error,
         }),
     }
@@ -85,13 +86,15 @@ async fn default_card(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let card = endpoint(&state, &method, &uri)?.default_card(&headers);
-    card.map(|response| response.map(Body::new)).ok_or_else(|| {
-        let path = state.config().path_of("/a2a/APP/.well-known/agent-card.json");
-        let detail = format!(
-            "this server has several apps: read the card of one at `{path}`, or name one by `a2a.expose.default_app` in hatchery.yaml"
-        );
-        ApiError::new(StatusCode::NOT_FOUND, "NO_DEFAULT_APP", detail)
-    })
+    card.map(|response| response.map(Body::new)).ok_or_else(|| no_default_app(&state))
+}
+
+fn no_default_app(state: &AppState) -> ApiError {
+    let path = state.config().path_of("/a2a/APP/.well-known/agent-card.json");
+    let detail = format!(
+        "this server has several apps: read the card of one at `{path}`, or name one by `a2a.expose.default_app` in hatchery.yaml"
+    );
+    ApiError::new(StatusCode::NOT_FOUND, "NO_DEFAULT_APP", detail)
 }
 
 fn endpoint<'a>(state: &'a AppState, method: &Method, uri: &Uri) -> Result<&'a A2aEndpoint, ApiError> {

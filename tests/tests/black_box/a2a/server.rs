@@ -36,6 +36,8 @@ async fn one_card_serves_clients_of_both_versions() -> Result<()> {
     }
     let detail = host.get("/.well-known/agent-card.json").await?.error(404, "NO_DEFAULT_APP")?;
     ensure!(detail.contains("a2a.expose.default_app"), "{detail}");
+    let refused = host.post("/a2a/remote/v1/message:send", &json!({})).await?.error(404, "NO_DEFAULT_APP")?;
+    assert_eq!(refused, detail);
     Ok(())
 }
 
