@@ -121,6 +121,15 @@ pub(super) fn without_package(name: &str) -> &str {
     path.and_then(|path| path.rsplit('.').next()).unwrap_or(name)
 }
 
+/// Returns the name of a built-in tool for the name of its class, by which files of ADK refer to it. Other names are
+/// unchanged.
+pub(super) fn tool_of_class(name: &str) -> &str {
+    match name {
+        "VertexAiSearchTool" => "vertex_ai_search",
+        other => other,
+    }
+}
+
 fn tool_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     String::deserialize(deserializer).map(|name| without_package(&name).to_owned())
 }

@@ -48,6 +48,7 @@ impl TreeLoader<'_> {
             return Err(source.error("tools", "", "Tool name cannot be empty".into()));
         }
         let mut tools = FileTools { loader: self, source, name };
+        let name = config::tool_of_class(name);
         let (requires_confirmation, is_idempotent) = (*require_confirmation, *idempotent);
         resolve_tool(&mut tools, ToolUse { name, args: args.as_ref(), requires_confirmation, is_idempotent })
     }

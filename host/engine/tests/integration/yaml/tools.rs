@@ -53,12 +53,14 @@ instruction: x
 tools:
   - name: google.adk.tools.exit_loop
   - name: google.adk.tools.google_search
+  - name: google.adk.tools.vertex_ai_search_tool.VertexAiSearchTool
+    args: { data_store_id: s }
 ";
     let loaded = load(folder(&[("root_agent.yaml", text), ("worker.yaml", worker)]).path()).unwrap();
     assert!(matches!(loaded.agent.kind, AgentKind::Loop { .. }));
     let tools = &as_llm(&loaded.agent.sub_agents[0].kind).tools;
     let names: Vec<_> = tools.iter().map(|tool| tool.declaration().name.as_str()).collect();
-    assert_eq!(names, ["exit_loop", "google_search"]);
+    assert_eq!(names, ["exit_loop", "google_search", "vertex_ai_search"]);
 }
 
 #[test]
@@ -99,6 +101,10 @@ fn errors_of_tool_arguments_name_the_argument() {
     );
     assert_eq!(
         with("name: vertex_ai_search"),
+        "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
+    );
+    assert_eq!(
+        with("name: VertexAiSearchTool"),
         "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
     );
     assert_eq!(
