@@ -18,6 +18,9 @@ use uuid::Uuid;
 
 use crate::config::FILE_NAME;
 
+/// The description of an app for developers, in Markdown.
+const README: &str = "README.md";
+
 /// Maximum number of YAML files of an app that are read, and of bytes of each.
 const MAX_FILES: usize = 200;
 const MAX_FILE_SIZE: u64 = 1 << 20;
@@ -108,6 +111,24 @@ impl AppFiles {
             read_folder(&folder, false)?.into_iter().map(|(path, text)| app_file(path, text)).collect();
         files.sort_by_key(|file| (file.path != ROOT_FILE, file.path.clone()));
         Ok(files)
+    }
+
+    /// Returns the text of `README.md` in the folder of an app, which may also be an app of a component. `None` if there
+    /// is none of at most 1 MiB. Reads a file.
+    pub fn readme(&self, app: &str) -> Option<String> {
+        let folder = match self.folder(app) {
+            Ok(folder) => folder,
+            Err(AppFilesError::NotYaml(_)) => {
+                // The host has not loaded this folder, so it may be a link.
+                let folder = self.0.directory().join(app);
+                folder.symlink_metadata().ok().filter(fs::Metadata::is_dir)?;
+                folder
+            }
+            Err(_) => return None,
+        };
+        let file = folder.join(README);
+        let metadata = file.symlink_metadata().ok()?;
+        if metadata.is_file() && metadata.len() <= MAX_FILE_SIZE { fs::read_to_string(file).ok() } else { None }
     }
 
     /// Returns why an app would not serve with these texts in place of its files; `None` if it would. Writes nothing.

@@ -62,6 +62,9 @@ async fn apps_are_listed_by_name_and_in_detail() -> Result<()> {
     let tools = dice["agents"]["dice"]["tools"].as_array().context("tools")?;
     let roll = tools.iter().map(|tool| &tool["functionDeclarations"][0]).find(|tool| tool["name"] == "roll_die");
     assert_eq!(roll.context("roll_die")?["parametersJsonSchema"]["type"], "object");
+    let structure = host.get("/dev/apps/dice/build_graph").await?.json(200)?;
+    let readme = std::fs::read_to_string(paths::repository().join("sample-agents/dice/README.md"))?;
+    assert_eq!((&structure["root_agent"]["name"], &structure["readme"]), (&json!("dice"), &json!(readme)));
     Ok(())
 }
 

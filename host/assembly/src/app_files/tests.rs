@@ -131,4 +131,23 @@ async fn links_are_neither_read_nor_written() {
         assert!(matches!(refused, AppFilesError::InvalidPath(_)), "{refused}");
     }
     assert_eq!(fs::read_to_string(outside.path().join("secret.yaml")).unwrap(), "a: 1\n");
+    std::os::unix::fs::symlink(outside.path().join("secret.yaml"), folder.path().join("hello/README.md")).unwrap();
+    assert_eq!(files.readme("hello"), None);
+}
+
+#[tokio::test]
+async fn the_readme_of_an_app_is_read_unless_it_is_too_large() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_host, files) = host(folder.path()).await;
+    assert_eq!(files.readme("hello"), None);
+    let readme = folder.path().join("hello/README.md");
+    fs::write(&readme, "# Hello\n").unwrap();
+    assert_eq!(files.readme("hello").as_deref(), Some("# Hello\n"));
+    fs::write(&readme, "x".repeat(1 << 20)).unwrap();
+    assert!(files.readme("hello").is_some());
+    fs::write(&readme, "x".repeat((1 << 20) + 1)).unwrap();
+    assert_eq!(files.readme("hello"), None);
+    for other in ["nobody", ".."] {
+        assert_eq!(files.readme(other), None, "{other}");
+    }
 }

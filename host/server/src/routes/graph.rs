@@ -56,7 +56,7 @@ impl GraphQuery {
     }
 }
 
-/// Returns the agents of an app as a tree, with their tools.
+/// Returns the agents of an app as a tree, with their tools, and the README of its folder.
 #[utoipa::path(
     get,
     path = "/dev/apps/{app}/build_graph",
@@ -65,9 +65,19 @@ impl GraphQuery {
 )]
 async fn structure(State(state): State<AppState>, Params(app): Params<String>) -> Result<Json<Value>, ApiError> {
     let app = state.app(&app)?;
-    // An instruction may be meant for the model only.
-    let with_instruction = state.config().dev_ui() == DevUi::Full;
-    Ok(Json(json!({"name": app.name, "root_agent": describe(&app, app.root_id(), with_instruction)})))
+    // An instruction may be meant for the model only, a README for developers.
+    let is_full = state.config().dev_ui() == DevUi::Full;
+    let readme = if is_full { readme(&state, &app).await } else { None };
+    let mut structure = json!({"name": app.name, "root_agent": describe(&app, app.root_id(), is_full)});
+    if let (Value::Object(structure), Some(readme)) = (&mut structure, readme) {
+        structure.insert("readme".into(), readme.into());
+    }
+    Ok(Json(structure))
+}
+
+async fn readme(state: &AppState, app: &App) -> Option<String> {
+    let (files, name) = (state.source().app_files()?, app.name.clone());
+    tokio::task::spawn_blocking(move || files.readme(&name)).await.ok().flatten()
 }
 
 /// Returns an agent with all of its sub agents. Keys are in snake_case, as clients expect.

@@ -46,6 +46,17 @@ async fn files_are_read_checked_and_written() {
 }
 
 #[tokio::test]
+async fn the_readme_of_an_app_is_part_of_its_structure_where_developers_are() {
+    for (dev_ui, expected) in [(DevUi::Full, json!("# Hello\n")), (DevUi::Read, Value::Null)] {
+        let folder = tempfile::tempdir().unwrap();
+        let server = serve(folder.path(), dev_ui).await;
+        assert_eq!(success(server.get("/dev/apps/hello/build_graph").await).await["readme"], Value::Null);
+        fs::write(folder.path().join("hello/README.md"), "# Hello\n").unwrap();
+        assert_eq!(success(server.get("/dev/apps/hello/build_graph").await).await["readme"], expected);
+    }
+}
+
+#[tokio::test]
 async fn the_web_client_reads_drafts_saves_and_cancels() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), DevUi::Full).await;
