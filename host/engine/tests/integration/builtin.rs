@@ -315,10 +315,17 @@ async fn examples_are_in_the_request_and_cannot_be_called() {
 #[tokio::test]
 async fn model_tools_are_requested_and_rejected_for_other_models() {
     let model = Arc::new(Scripted::sequence(["ok"]));
-    let tools = ["google_search", "enterprise_web_search"].map(|name| builtin(name).unwrap());
-    Harness::new(llm_on("root", &model, |llm| llm.tools = tools.into())).await.run("hi").await;
+    let tools = [
+        ("google_search", "googleSearch"),
+        ("enterprise_web_search", "enterpriseWebSearch"),
+        ("google_maps_grounding", "googleMaps"),
+        ("url_context", "urlContext"),
+        ("code_execution", "codeExecution"),
+    ];
+    let named = tools.map(|(name, _)| builtin(name).unwrap());
+    Harness::new(llm_on("root", &model, |llm| llm.tools = named.into())).await.run("hi").await;
     let request = &model.requests()[0];
-    assert_eq!(request.model_tools, [json!({"googleSearch": {}}), json!({"enterpriseWebSearch": {}})]);
+    assert_eq!(request.model_tools, tools.map(|(_, key)| json!({ key: {} })));
     assert!(request.tools.is_empty());
 
     let agent = llm_with("root", Scripted::new(), |llm| {
