@@ -19,7 +19,7 @@ use hatchery_core::{
 use reqwest::Url;
 
 use self::embeddings::OpenAiEmbedder;
-pub(crate) use self::settings::{is_strict, parameters, tool_choice_of};
+pub(crate) use self::settings::{is_strict, parameters, reasoning_effort, tool_choice_of};
 use crate::capabilities::{compatible_capabilities, openai_capabilities};
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};

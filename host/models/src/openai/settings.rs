@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::Dialect;
 use crate::prompt::extra_body;
 
-/// Settings that are specific to Gemini.
-const GEMINI_ONLY: [&str; 15] = [
+/// Settings that are specific to Gemini, or have another name here.
+const NOT_SENT: [&str; 15] = [
     "automaticFunctionCalling",
     "responseJsonSchema",
     "safetySettings",
@@ -103,6 +103,7 @@ pub(super) fn settings(dialect: Dialect, config: &GenerateContentConfig) -> Json
     set("frequency_penalty", config.frequency_penalty.map(Value::from));
     set("seed", config.seed.map(Value::from));
     set("response_format", response_format(config));
+    set("reasoning_effort", config.extra.get("thinkingConfig").and_then(reasoning_effort).map(Value::from));
     for (key, value) in &config.extra {
         match key.as_str() {
             "toolConfig" => set("tool_choice", tool_choice(value)),
@@ -113,11 +114,17 @@ pub(super) fn settings(dialect: Dialect, config: &GenerateContentConfig) -> Json
                     set(key, Some(value.clone()));
                 }
             }
-            key if GEMINI_ONLY.contains(&key) || RESERVED_KEYS.contains(&key) => {}
+            key if NOT_SENT.contains(&key) || RESERVED_KEYS.contains(&key) => {}
             key => set(key, Some(value.clone())),
         }
     }
     settings
+}
+
+/// Returns the effort of reasoning for a `thinkingConfig`. A budget has no counterpart.
+pub(crate) fn reasoning_effort(thinking: &Value) -> Option<String> {
+    let level = thinking.get("thinkingLevel")?.as_str()?.to_ascii_lowercase();
+    (level != "thinking_level_unspecified").then_some(level)
 }
 
 fn response_format(config: &GenerateContentConfig) -> Option<Value> {

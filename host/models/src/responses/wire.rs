@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::input::{Item, items};
 use crate::failure::Origin;
 use crate::finish;
-use crate::openai::{is_strict, parameters, tool_choice_of};
+use crate::openai::{is_strict, parameters, reasoning_effort, tool_choice_of};
 use crate::prompt::extra_body;
 use crate::signatures::SignatureKind;
 
@@ -131,8 +131,8 @@ fn text_format(config: &GenerateContentConfig) -> Option<Value> {
 
 fn reasoning_config(config: &Value) -> Option<Value> {
     let mut reasoning = JsonMap::new();
-    if let Some(level) = config.get("thinkingLevel").and_then(Value::as_str) {
-        reasoning.insert("effort".to_owned(), level.to_ascii_lowercase().into());
+    if let Some(effort) = reasoning_effort(config) {
+        reasoning.insert("effort".to_owned(), effort.into());
     }
     if config.get("includeThoughts").and_then(Value::as_bool) == Some(true) {
         reasoning.insert("summary".to_owned(), "auto".into());

@@ -222,6 +222,20 @@ async fn settings_have_the_names_of_the_protocol() {
 }
 
 #[tokio::test]
+async fn the_level_of_thinking_is_the_effort_of_reasoning() {
+    let effort = |thinking: Value, extra: Value| async move {
+        let config = json!({ "thinkingConfig": thinking, "httpOptions": { "extraBody": extra } });
+        body_of(with_config(config)).await.get("reasoning_effort").cloned()
+    };
+    assert_eq!(effort(json!({ "thinkingLevel": "HIGH" }), json!({})).await, Some(json!("high")));
+    let own = json!({ "reasoning_effort": "minimal" });
+    assert_eq!(effort(json!({ "thinkingLevel": "HIGH" }), own).await, Some(json!("minimal")));
+    for other in [json!({ "thinkingBudget": 0 }), json!({ "thinkingLevel": "THINKING_LEVEL_UNSPECIFIED" })] {
+        assert_eq!(effort(other, json!({})).await, None);
+    }
+}
+
+#[tokio::test]
 async fn the_function_calling_mode_becomes_a_tool_choice() {
     let choice = |calling: Value| async move {
         body_of(with_config(json!({ "toolConfig": { "functionCallingConfig": calling } }))).await["tool_choice"].clone()
