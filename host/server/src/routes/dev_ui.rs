@@ -28,10 +28,10 @@ pub(super) fn routes() -> ApiRouter {
         .route("/dev-ui", get(|state, method, OriginalUri(uri): OriginalUri| redirect(state, method, uri, "dev-ui/")))
         .route("/dev-ui/", get(serve))
         .route("/dev-ui/{*path}", get(serve))
-        .route("/config/telemetry", get(telemetry))
+        .route("/config/telemetry", get(telemetry).post(telemetry))
 }
 
-/// Disables the usage reports of ADK's web client, which otherwise asks for consent.
+/// Disables the usage reports of ADK's web client, which otherwise asks for consent. The client cannot enable them.
 async fn telemetry() -> Json<Value> {
     Json(json!({"telemetry": false}))
 }

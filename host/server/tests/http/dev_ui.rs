@@ -4,7 +4,7 @@ use hatchery::{DevUi, ServerConfig};
 use reqwest::{Method, Response};
 use serde_json::json;
 
-use crate::support::Host;
+use crate::support::{Host, success};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     media-src 'self' blob:; connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; \
@@ -96,6 +96,8 @@ async fn settings_are_shown_by_a_page_with_all_functions_only() {
 async fn adks_client_may_not_report_its_use() {
     let host = Host::with(ServerConfig::default()).await;
     assert_eq!(host.get_json("/config/telemetry").await, json!({"telemetry": false}));
+    let consent = host.post("/config/telemetry", &json!({"telemetry": true})).await;
+    assert_eq!(success(consent).await, json!({"telemetry": false}));
 }
 
 #[tokio::test]
