@@ -104,6 +104,27 @@ async fn the_properties_of_a_json_body_are_arguments() {
 }
 
 #[tokio::test]
+async fn constants_of_a_body_are_sent_and_are_no_arguments_as_the_guide_shows() {
+    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md")).unwrap();
+    let (_, document) = guide.split_once("```yaml\n# rag.yaml\n").unwrap();
+    let (document, _) = document.split_once("```").unwrap();
+    let server = Server::echo().await;
+    let api = server.api_from_text(document);
+    let schema = api.schema("search_corpus").await;
+    let arguments: Vec<&str> = schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(arguments, ["query"]);
+    assert_eq!(schema["required"], json!(["query"]));
+    let request = api.call("search_corpus", json!({"query": {"text": "leave"}})).await;
+    assert_eq!(request["path"], "/v1/projects/my-project/locations/europe-west4:retrieveContexts");
+    let corpus = "projects/my-project/locations/europe-west4/ragCorpora/123";
+    let store = json!({"ragResources": [{"ragCorpus": corpus}], "vectorDistanceThreshold": 0.5});
+    let body: Value = serde_json::from_str(request["body"].as_str().unwrap()).unwrap();
+    assert_eq!(body, json!({"vertexRagStore": store, "query": {"text": "leave"}}));
+    let refused = api.error("search_corpus", json!({"query": {"text": "x"}, "vertexRagStore": {}})).await;
+    assert!(refused.starts_with("the arguments do not match the parameters of `search_corpus`"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_required_body_is_sent_without_properties_and_an_optional_one_is_not() {
     let server = Server::echo().await;
     let body = |is_required: bool| {
