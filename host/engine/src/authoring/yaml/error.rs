@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::type_schema::snake_case;
 
+use super::config::without_package;
+
 /// An error in a config file. Displays as `file:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -76,11 +78,13 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Returns line and column, from 1, of a key in either spelling with this value, or with any if `value` is empty.
+/// Returns line and column, from 1, of a key in either spelling with this value, or with any if `value` is empty. The
+/// value in the file may have a package of ADK.
 pub(super) fn find(text: &str, key: &str, value: &str) -> Option<(usize, usize)> {
     let normalized = |text: &str| text.replace('_', "").to_lowercase();
     let key = normalized(key);
-    let matches = |(entry, text): (&str, &str)| normalized(entry) == key && (value.is_empty() || text == value);
+    let is_wanted = |text: &str| value.is_empty() || text == value || without_package(text) == value;
+    let matches = |(entry, text): (&str, &str)| normalized(entry) == key && is_wanted(text);
     let within = |keys: usize| {
         text.lines().enumerate().find_map(|(index, line)| {
             let (column, _) = entries(line).take(keys).find(|(_, entry)| matches(*entry))?;

@@ -103,10 +103,14 @@ fn errors_of_tool_arguments_name_the_argument() {
         with("name: vertex_ai_search"),
         "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
     );
-    assert_eq!(
-        with("name: VertexAiSearchTool"),
-        "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
-    );
+    for name in ["VertexAiSearchTool", "google.adk.tools.VertexAiSearchTool", "google.adk.tools.vertex_ai_search"] {
+        assert_eq!(
+            with(&format!("name: {name}")),
+            "root_agent.yaml:4:5: vertex_ai_search: `vertex_ai_search` needs either `data_store_id` or `search_engine_id`"
+        );
+    }
+    let unknown = with("name: google.adk.tools.fly");
+    assert!(unknown.starts_with("root_agent.yaml:4:5: tools: tool `fly` not found"), "{unknown}");
     assert_eq!(
         with("name: vertex_ai_search\n    args: { data_store_id: s, data_store_specs: [{ data_store: a }] }"),
         "root_agent.yaml:4:5: vertex_ai_search: `data_store_specs` selects data stores of a `search_engine_id`, which is missing"
