@@ -278,14 +278,14 @@ async fn add_session(
 #[serde(rename_all = "camelCase")]
 struct RunBody {
     /// The cases to run. Default: `evalIds`.
-    #[serde(alias = "eval_case_ids", default)]
-    eval_case_ids: Vec<String>,
+    #[serde(alias = "eval_case_ids")]
+    eval_case_ids: Option<Vec<String>>,
     /// The cases to run, as older clients name them. Default: all.
-    #[serde(alias = "eval_ids", default)]
-    eval_ids: Vec<String>,
-    #[serde(alias = "eval_metrics", default)]
-    #[schema(value_type = Vec<Object>)]
-    eval_metrics: Vec<Value>,
+    #[serde(alias = "eval_ids")]
+    eval_ids: Option<Vec<String>>,
+    #[serde(alias = "eval_metrics")]
+    #[schema(value_type = Option<Vec<Object>>)]
+    eval_metrics: Option<Vec<Value>>,
     #[serde(alias = "num_runs")]
     num_runs: Option<u32>,
     parallelism: Option<usize>,
@@ -337,10 +337,11 @@ async fn evaluate(
 ) -> Result<(String, EvalSetResult), ApiError> {
     require_full(state)?;
     let app = state.app(app)?;
-    let metrics: Vec<Metric> = body.eval_metrics.into_iter().map(Metric::from_value).collect::<Result<_, _>>()?;
+    let metrics = body.eval_metrics.unwrap_or_default();
+    let metrics: Vec<Metric> = metrics.into_iter().map(Metric::from_value).collect::<Result<_, _>>()?;
     let request = EvalRequest {
         set_id: set,
-        case_ids: if body.eval_case_ids.is_empty() { body.eval_ids } else { body.eval_case_ids },
+        case_ids: body.eval_case_ids.filter(|ids| !ids.is_empty()).or(body.eval_ids).unwrap_or_default(),
         metrics: (!metrics.is_empty()).then_some(metrics),
         num_runs: body.num_runs,
         parallelism: body.parallelism,

@@ -83,6 +83,8 @@ async fn cases_are_selected_by_the_keys_of_older_and_newer_clients() {
         // Clients of ADK write both.
         (json!({"evalIds": [], "evalCaseIds": ["d"]}), 1),
         (json!({"eval_ids": [], "eval_case_ids": []}), 2),
+        (json!({"evalIds": ["d"], "evalCaseIds": null}), 1),
+        (json!({"evalIds": null, "evalMetrics": null}), 2),
     ] {
         let results = host.post_json("/apps/says/eval_sets/set/run-eval", &body).await;
         assert_eq!(results.as_array().unwrap().len(), count, "{body}");
