@@ -297,9 +297,18 @@ impl KnownKeys for UsageMetadata {
 }
 
 impl UsageMetadata {
+    /// Returns the tokens of the prompt, with the results of tools inside the model, which Gemini counts separately.
+    pub fn input(&self) -> Option<u64> {
+        let results = self.extra.get("toolUsePromptTokenCount").and_then(Value::as_u64);
+        match (self.prompt_token_count, results) {
+            (Some(prompt), Some(results)) => Some(prompt.saturating_add(results)),
+            (prompt, results) => prompt.or(results),
+        }
+    }
+
     /// Returns the total: the provider's own sum, or the sum of prompt, thinking and response.
     pub fn total(&self) -> u64 {
-        let parts = [self.prompt_token_count, self.thoughts_token_count, self.candidates_token_count];
+        let parts = [self.input(), self.thoughts_token_count, self.candidates_token_count];
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
 

@@ -240,7 +240,7 @@ impl SpanData {
         self.attributes.retain(|(key, _)| !key.starts_with("gen_ai.usage."));
         let thoughts = usage.thoughts_token_count;
         let output = usage.candidates_token_count.map(|tokens| tokens.saturating_add(thoughts.unwrap_or_default()));
-        self.set_some("gen_ai.usage.input_tokens", usage.prompt_token_count);
+        self.set_some("gen_ai.usage.input_tokens", usage.input());
         self.set_some("gen_ai.usage.output_tokens", output);
         self.set_some("gen_ai.usage.reasoning.output_tokens", thoughts);
         self.set_some("gen_ai.usage.cache_read.input_tokens", usage.cached_content_token_count);

@@ -238,8 +238,10 @@ fn a_response_has_its_tokens_and_its_reason() {
         candidates_token_count: Some(2),
         thoughts_token_count: Some(3),
         cached_content_token_count: Some(4),
+        extra: JsonMap::from_iter([("toolUsePromptTokenCount".to_owned(), json!(20))]).into(),
         ..UsageMetadata::default()
     };
+    assert_eq!(usage.total(), 32);
     span.set_request(&Arc::default());
     span.set_response(&Event::new(EventData {
         content: Some(Arc::new(Content::new("model", vec![Part::text("Hi")]))),
@@ -250,7 +252,7 @@ fn a_response_has_its_tokens_and_its_reason() {
     span.finish();
     for (key, value) in [
         ("gen_ai.response.finish_reasons", json!(["stop"])),
-        ("gen_ai.usage.input_tokens", json!(7)),
+        ("gen_ai.usage.input_tokens", json!(27)),
         ("gen_ai.usage.output_tokens", json!(5)),
         ("gen_ai.usage.reasoning.output_tokens", json!(3)),
         ("gen_ai.usage.cache_read.input_tokens", json!(4)),
