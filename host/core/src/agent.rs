@@ -113,8 +113,8 @@ pub struct LlmAgent {
     pub model: Option<ModelRef>,
     /// The system instruction of this agent. With a static one, it is sent among the contents instead.
     pub instruction: Instruction,
-    /// The beginning of the system instruction: texts and files, sent unchanged in every request, so that providers find
-    /// them in their prompt caches.
+    /// The beginning of the system instruction: texts and files, sent unchanged in every request, so that providers
+    /// find them in their prompt caches.
     pub static_instruction: Vec<Part>,
     /// The system instruction of all agents of the tree, if this agent is the root.
     pub global_instruction: Instruction,
@@ -198,7 +198,8 @@ pub enum Planner {
 pub enum ModelRef {
     /// Looked up by name before each model call.
     Named(String),
-    /// The same, with names of models that take over, in this order, if the first one fails before it has answered.
+    /// Looked up by name, with the names of fallback models. They are tried in order if the first model fails before it
+    /// has answered.
     WithFallback(String, Vec<String>),
     /// Used directly, under the given name.
     Object(String, Arc<dyn Model>),
@@ -225,7 +226,7 @@ impl ModelRef {
     /// Returns the model.
     ///
     /// # Errors
-    /// If there is no model of the name; of several, if there is none of any.
+    /// If the model does not exist. With fallbacks, if none of the models exists.
     pub fn resolve(&self, models: &dyn ModelResolver) -> Result<Arc<dyn Model>, ModelError> {
         match self {
             Self::Named(name) => models.model(name),
@@ -237,7 +238,8 @@ impl ModelRef {
         }
     }
 
-    /// Returns the features of the model, as [`ModelResolver::capabilities`] does; of several, those that all support.
+    /// Returns the features of the model, as [`ModelResolver::capabilities`] does. With fallbacks, only those that all
+    /// models support.
     pub fn capabilities(&self, models: &dyn ModelResolver) -> ModelCapabilities {
         match self {
             Self::Named(_) | Self::WithFallback(..) => {

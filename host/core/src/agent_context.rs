@@ -49,7 +49,7 @@ pub trait AgentHost: Send + Sync {
         Ok(None)
     }
 
-    /// Returns true if the next event that the agent of `cx` emits will be replaced by one that was recorded before its
+    /// Returns true if the next event of the agent of `cx` will be replaced by an event that was recorded before its
     /// run was interrupted. The default is false.
     fn is_replaying(&self, cx: &CallContext) -> bool {
         let _ = cx;

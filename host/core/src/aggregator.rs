@@ -2,8 +2,8 @@
 
 use crate::{Content, LlmResponse, Part, PartData};
 
-/// Accumulates response chunks. Adjacent texts are joined, and so are adjacent thoughts, unless they have different
-/// signatures; all other parts keep their order and stay as they are.
+/// Accumulates response chunks. Adjacent texts are joined, and adjacent thoughts as well, unless they have different
+/// signatures. All other parts are kept unchanged and in order.
 #[derive(Debug, Default)]
 pub struct Aggregator {
     response: Option<LlmResponse>,

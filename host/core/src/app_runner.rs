@@ -19,20 +19,19 @@ pub trait AppRunner: Send + Sync {
     /// Returns the names of all apps.
     fn app_names(&self) -> Vec<String>;
 
-    /// Returns whether the artifacts of a session stay when it is deleted.
+    /// Returns true if the artifacts of a session are kept when it is deleted.
     fn keeps_artifacts(&self) -> bool;
 
     /// Starts a run of an app in a session of the user of `cx`. The run counts as usage of the run of `cx`, and is
     /// cancelled with it.
     ///
     /// # Errors
-    /// If there is no such app, the message is not one of a user or responds to a function call, the runs are nested
-    /// too deeply, or the session is in use: by the run of `cx`, by an enclosing one ([`RunError::Cycle`]), or by
-    /// another.
+    /// If the app does not exist, the message is not a user message or responds to a function call, the runs are nested
+    /// too deeply, or another run uses the session. [`RunError::Cycle`] if the run of `cx` or an enclosing run uses it.
     async fn run(&self, cx: &CallContext, request: AppRunRequest) -> Result<AppRun, RunError>;
 
-    /// Opens a live run of an app, which answers the requests of `queue` until that is closed. Code sends no request
-    /// that [`LiveRequest::check_from_code`](crate::LiveRequest::check_from_code) refuses. Unlike other runs it is not
+    /// Opens a live run of an app, which answers the requests of `queue` until it is closed. Code sends no request that
+    /// [`LiveRequest::check_from_code`](crate::LiveRequest::check_from_code) refuses. Unlike other runs it is not
     /// journaled: code that runs again opens a new one.
     ///
     /// # Errors

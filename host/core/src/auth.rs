@@ -141,7 +141,7 @@ pub trait CredentialService: Send + Sync {
     /// If the storage fails.
     async fn load(&self, id: &CredentialId) -> Result<Option<Value>, StoreError>;
 
-    /// Stores a credential, in place of an earlier one.
+    /// Stores a credential, and replaces an earlier one.
     ///
     /// # Errors
     /// If the storage fails.

@@ -33,17 +33,17 @@ pub const TOOL_PROGRESS_KEY: &str = "tool_progress";
 pub struct ToolProgress {
     /// The amount done, in a unit of the tool.
     pub progress: f64,
-    /// The whole amount; `None` if the tool does not know it.
+    /// The total amount; `None` if the tool does not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<f64>,
-    /// A text for people.
+    /// A human-readable text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 /// The context of one call of a tool or a callback, or of one run of an agent. Changes are collected as the
-/// [`EventActions`] of the event that reports the call. They are visible at once to code that reads state through the
-/// same context. Clones share their changes.
+/// [`EventActions`] of the event that reports the call. They are immediately visible to code that reads state through
+/// the same context. Clones share their changes.
 #[derive(Clone)]
 pub struct CallContext {
     /// The run to which the call belongs.
@@ -90,14 +90,14 @@ impl CallContext {
         }
     }
 
-    /// Sets where the spans of the call begin.
+    /// Sets the span context of the call, in which its spans begin.
     #[must_use]
     pub fn with_span(mut self, span: SpanContext) -> Self {
         self.span = span;
         self
     }
 
-    /// Returns where the spans of the call begin.
+    /// Returns the span context of the call.
     pub fn span(&self) -> &SpanContext {
         &self.span
     }
@@ -164,16 +164,15 @@ impl CallContext {
         self
     }
 
-    /// Returns the idempotency key of the call, in tools and tool callbacks: 32 hexadecimal digits, the same when the
-    /// call is made again because its host died, and different for any other call of any session. For services that
-    /// ignore repeated requests.
+    /// Returns the idempotency key of the call, for services that ignore repeated requests: 32 hexadecimal digits. A
+    /// call that is repeated after a crash has the same key; no other call of any session has it. `None` outside of
+    /// tools and tool callbacks.
     pub fn idempotency_key(&self) -> Option<String> {
         self.call_key.as_deref().map(|key| self.hash_key(key))
     }
 
-    /// Returns the idempotency key of the next request with this method and URL by the code that has this context: the
-    /// call's key, a hash of method and URL, and the number of such requests. `None` if that code does not run again
-    /// in the same way.
+    /// Returns the idempotency key of the next request with this method and URL. It consists of the call's key, a hash
+    /// of method and URL, and the number of such requests. `None` if the code of this context is not replayed.
     pub fn next_request_key(&self, method: &str, url: &str) -> Option<String> {
         let scope = self.key_scope()?;
         let request = hash_arguments(&(method, url));
@@ -193,25 +192,24 @@ impl CallContext {
         self.call_key.as_deref().or(self.agent_scope.as_deref())
     }
 
-    /// Marks this as the context of a custom agent's code, which runs again from its beginning when its run is
-    /// continued: the tools and models that it calls are recorded.
+    /// Marks this as the context of a custom agent's code, whose calls of tools and models are recorded. The code runs
+    /// again from its beginning when its run is continued.
     #[must_use]
     pub fn for_agent_code(mut self) -> Self {
         self.agent_scope = Some(format!("{}/{}", self.invocation.id, self.agent).into());
         self
     }
 
-    /// Returns the key of the next call of a tool or model by the code that has this context. `None` if that code does
-    /// not run again in the same way.
+    /// Returns the key of the next call of a tool or model. `None` if the code of this context is not replayed.
     pub fn next_call_key(&self, name: &str, arguments: &impl Serialize) -> Option<String> {
         let scope = self.key_scope()?;
         let journal = self.invocation.journal.as_ref()?;
         Some(journal.number(&format!("{scope}/{name}/{}", hash_arguments(arguments))))
     }
 
-    /// Starts a streaming tool, whose results are sent to the live model while the conversation continues.
-    /// `start` gets a queue of the user's requests meanwhile. Returns the result of the call. The tool ends with its
-    /// stream, by the built-in tool `stop_streaming`, or with the conversation.
+    /// Starts a streaming tool, whose results are sent to the live model while the conversation continues. `start` gets
+    /// a queue of the requests that the user sends while the tool runs. Returns the result of the call. The tool ends
+    /// with its stream, by the built-in tool `stop_streaming`, or with the conversation.
     ///
     /// # Errors
     /// [`ToolError::Recoverable`] outside of a live conversation.
@@ -243,8 +241,8 @@ impl CallContext {
         Self { is_read_only: true, actions: Arc::new(Mutex::new(actions)), ..self.clone() }
     }
 
-    /// Checks that changes made through this context are kept. To be called before a change that has effects at once,
-    /// and by code that reports errors to an author.
+    /// Checks that changes made through this context are kept. Call it before a change that takes effect immediately,
+    /// and in code that reports errors to an author.
     ///
     /// # Errors
     /// [`RunError::ReadOnly`] in a [read-only context](CallContext::read_only).

@@ -46,7 +46,7 @@ macro_rules! for_each_hook {
             /// Runs before a tool call and may change the arguments. The map replaces the call.
             BeforeTool before_tool (tool: &str) (args: &mut JsonMap) -> JsonMap;
 
-            /// Runs after a tool call, also if `before_tool` answered it. The map replaces the tool's response.
+            /// Runs after a tool call, even if `before_tool` answered it. The map replaces the tool's response.
             AfterTool after_tool (tool: &str) (args: &JsonMap) (response: &JsonMap) -> JsonMap;
 
             /// Runs if a tool call failed. The map replaces the error, and passes through `after_tool`.

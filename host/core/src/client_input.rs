@@ -75,7 +75,7 @@ pub enum InputResponse {
 pub struct ClientRoot {
     /// Its URI, such as `file:///home/ada/notes`.
     pub uri: String,
-    /// A name for people.
+    /// A human-readable name.
     pub name: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub trait InputClient: fmt::Debug + Send + Sync {
     /// Returns true if the client answers during the run, and false if it makes the call again with its answers.
     fn is_interactive(&self) -> bool;
 
-    /// Asks for input, all of it at once. The keys name the requests: a call that is made again must use the same keys.
+    /// Asks for all input in one request. The keys name the requests: a call that is made again must use the same keys.
     ///
     /// # Errors
     /// If the client does not support one of the requests, does not answer, or answers later.

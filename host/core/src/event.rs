@@ -312,8 +312,8 @@ impl UsageMetadata {
         self.total_token_count.unwrap_or_else(|| parts.into_iter().flatten().fold(0, u64::saturating_add))
     }
 
-    /// Adds the tokens of a later report, and takes over its unknown keys, if it has any. The keys of earlier reports are
-    /// dropped, so that many reports take no more memory than one.
+    /// Adds the tokens of a later report, and takes over its unknown keys, if it has any. The keys of earlier reports
+    /// are dropped, so that many reports take no more memory than one.
     pub fn add(&mut self, later: &Self) {
         let sum = |one: Option<u64>, other: Option<u64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.saturating_add(other)),
@@ -435,8 +435,8 @@ impl Event {
         self.error_code.is_some() && self.content.is_none() && self.actions.end_of_agent != Some(true)
     }
 
-    /// Returns true if the agent has nothing more to do after this event: a response without open calls, a result that
-    /// needs no summary, or a call whose result arrives later.
+    /// Returns true if the agent is done after this event: a response without open calls, a result that needs no
+    /// summary, or a call whose result arrives later.
     pub fn is_final_response(&self) -> bool {
         if self.actions.skip_summarization == Some(true) || !self.long_running_tool_ids.is_empty() {
             return true;

@@ -63,7 +63,7 @@ pub struct Invocation {
     pub plugins: Arc<[Arc<dyn Plugin>]>,
     /// The run whose code has started this one; `None` for the run of a user's message.
     pub parent: Option<Arc<Invocation>>,
-    /// True in an agent that is called as a tool.
+    /// True in the run of an agent that is called as a tool.
     pub is_in_tool: bool,
     /// Whether the run can pause and be continued later.
     pub is_resumable: bool,
@@ -314,8 +314,8 @@ impl Invocation {
     }
 
     /// Moves the `temp:` keys of a state delta into the state of this run, and returns the other keys. `temp:` keys are
-    /// no part of stored state. They count as bytes of this run and the enclosing runs, so that the next event fails if there
-    /// are too many.
+    /// no part of stored state. They count as bytes of this run and the enclosing runs, so that the next event fails if
+    /// there are too many.
     #[must_use]
     pub fn apply_temp_state(&self, mut delta: JsonMap) -> JsonMap {
         if delta.keys().any(|key| StateScope::split_key(key).0 == StateScope::Temp) {
@@ -335,7 +335,7 @@ impl Invocation {
         delta
     }
 
-    /// Returns once it is certain that no other host has taken over the session's turn. To be awaited directly before
+    /// Returns once it is certain that no other host has taken over the session's turn. Await it directly before
     /// anything that has an effect outside of the session.
     ///
     /// # Errors

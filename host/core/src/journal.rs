@@ -1,5 +1,5 @@
-//! The journal of calls: the results of the calls of tools and models within a run, so that a run that is continued
-//! after a crash does not make them again.
+//! The journal of calls: the results of the calls of tools and models within a run. A run that is continued after a
+//! crash does not repeat these calls.
 //!
 //! Calls whose answer is its own event need no record. A call has the same key whenever its run is continued.
 
@@ -30,8 +30,8 @@ pub struct CallRecord {
 /// of keys and outcomes count as bytes of the session's events.
 #[async_trait]
 pub trait CallJournal: Send + Sync {
-    /// Stores a record, which replaces an earlier record of the call. When this returns, it survives a crash of the process.
-    /// The fence is compared in the same transaction.
+    /// Stores a record, which replaces an earlier record of the call. When this returns, it survives a crash of the
+    /// process. The fence is compared in the same transaction.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun, [`StoreError::SessionNotFound`] if the session does not exist.

@@ -49,7 +49,7 @@ pub struct LiveConnectConfig {
 }
 
 impl LiveConnectConfig {
-    /// The output without settings.
+    /// The default output.
     const AUDIO: &str = "AUDIO";
 
     /// Returns the kinds of output.
@@ -79,7 +79,7 @@ pub struct Transcription {
     /// The text; in a chunk, only the new text.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Whether the utterance is over.
+    /// Whether the utterance has ended.
     pub finished: bool,
 }
 

@@ -71,7 +71,7 @@ impl TryFrom<ClientMessage> for Content {
     }
 }
 
-/// Converts the keys beside the data to camelCase and removes null values, because clients read only this form. Of two
+/// Converts the keys next to the data to camelCase and removes null values, because clients read only this form. Of two
 /// spellings of a key, the later one is kept.
 fn unify_keys(part: &mut Part) {
     let unify = |extra: &mut Extra| *extra = Extra::from(camel_keys(std::mem::take(extra).into()));

@@ -143,7 +143,7 @@ const RESERVED_SETTINGS: [&str; 8] =
     ["model", "contents", "messages", "tools", "systemInstruction", "stream", "streamOptions", "generationConfig"];
 
 impl GenerateContentConfig {
-    /// Checks that all settings are known. To be called when an agent is loaded.
+    /// Checks that all settings are known. Call it when an agent is loaded.
     ///
     /// # Errors
     /// The name of an unknown or reserved setting, or the fault of `httpOptions`.
@@ -162,7 +162,8 @@ impl GenerateContentConfig {
         self.http_options().map(drop)
     }
 
-    /// Returns the HTTP options of the call. They are checked, because code may have set them after the agent was loaded.
+    /// Returns the HTTP options of the call. They are checked, because code may have set them after the agent was
+    /// loaded.
     ///
     /// # Errors
     /// If they cannot be read, set a header of the host, or have numbers that are out of range.
@@ -254,7 +255,7 @@ pub enum StreamingMode {
 /// every model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelCapabilities {
-    /// True if the model keeps to a response schema also when the request has tools. Otherwise the final answer is
+    /// True if the model keeps to a response schema even if the request has tools. Otherwise the final answer is
     /// requested as a tool call.
     pub schema_with_tools: bool,
     /// True if the provider runs tools itself, such as a web search ([`LlmRequest::model_tools`]).
@@ -369,8 +370,8 @@ pub trait ModelResolver: Send + Sync {
         Err(ModelError::new(ModelErrorKind::UnknownModel, name, "there is no embedder of this name"))
     }
 
-    /// Returns the features of the model of this name, also if it cannot be called because its key is missing: a replay
-    /// needs no key, but must build the requests that were recorded.
+    /// Returns the features of the model of this name, even if it cannot be called because its key is missing. A replay
+    /// needs no key, but must build the recorded requests.
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.model(name).map(|model| model.capabilities()).unwrap_or_default()
     }

@@ -105,7 +105,7 @@ impl EventSigner {
     }
 
     /// Adds a proof to an event that is otherwise complete, and an id if it has none. Does nothing else if the custom
-    /// metadata is not an object, because such an event cannot carry a proof.
+    /// metadata is not an object, because the event cannot carry a proof then.
     pub fn sign(&self, session: &SessionKey, event: &mut EventData, claim: Claim) {
         remove_proof(event);
         if event.id.is_empty() {

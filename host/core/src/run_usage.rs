@@ -129,7 +129,7 @@ pub struct TokenCounter {
 }
 
 impl TokenCounter {
-    /// Returns how many tokens `response` adds to those counted before.
+    /// Returns the number of tokens that `response` adds to those counted before.
     pub fn add(&mut self, response: &LlmResponse) -> u64 {
         let total = response.usage_metadata.as_ref().map_or(0, UsageMetadata::total);
         let added = total.saturating_sub(self.total);

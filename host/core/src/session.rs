@@ -278,8 +278,8 @@ pub trait SessionService: Send + Sync {
     /// Returns the user's sessions in an app, without events, most recently updated first.
     async fn list(&self, app: &str, user: &str) -> Result<Vec<Session>, StoreError>;
 
-    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: the ones after a place. A session that
-    /// is updated between two pages moves to the front of the list.
+    /// Returns up to `limit` of the sessions that [`SessionService::list`] returns: those after a cursor. A session
+    /// that is updated between two pages moves to the front of the list.
     async fn list_page(
         &self,
         app: &str,
@@ -390,7 +390,7 @@ pub trait SessionService: Send + Sync {
         TurnOpening::complete(key, start, self.get(key, window), end).await
     }
 
-    /// Holds a turn for `lease` from now on. A lease of zero ends it: the next turn can begin at once.
+    /// Holds a turn for `lease` from now on. A lease of zero ends it: the next turn can begin immediately.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun, [`StoreError::SessionNotFound`] if the session does not exist.
@@ -399,8 +399,8 @@ pub trait SessionService: Send + Sync {
     /// Appends an event and applies its state delta atomically. Returns the session's new revision. When this returns,
     /// both survive a crash of the process. `temp:` keys are never stored. Partial events are rejected.
     ///
-    /// `fence` is the fence of the turn that the event is part of; it is compared in the same transaction. `None` is for
-    /// events outside of a turn, such as a change of state by a client. Ids of events are unique in a session: an
+    /// `fence` is the fence of the turn that the event is part of; it is compared in the same transaction. `None` is
+    /// for events outside of a turn, such as a change of state by a client. Ids of events are unique in a session: an
     /// event that exists already is not appended again, and its revision is returned.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ impl SessionImport {
         self
     }
 
-    /// Returns how many events the session has.
+    /// Returns the number of events of the session.
     pub fn event_count(&self) -> usize {
         self.events.len()
     }

@@ -15,7 +15,7 @@ pub struct SessionPage {
     pub next: Option<SessionCursor>,
 }
 
-/// A place in a list of sessions: after the one with this time and id.
+/// A position in a list of sessions: after the session with this time and id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionCursor {
     /// The time of the session's newest event.
@@ -25,12 +25,12 @@ pub struct SessionCursor {
 }
 
 impl SessionCursor {
-    /// Returns the place after a session.
+    /// Returns the position after a session.
     pub fn after(session: &Session) -> Self {
         Self { updated: session.last_update_time, id: session.key.id.clone() }
     }
 
-    /// Returns true if a session is listed after this place.
+    /// Returns true if a session is listed after this position.
     pub fn precedes(&self, session: &Session) -> bool {
         (Reverse(self.updated), &self.id) < (Reverse(session.last_update_time), &session.key.id)
     }

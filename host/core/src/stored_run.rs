@@ -1,4 +1,4 @@
-//! Stored runs: the state machine of a run, and the service that stores runs beside their sessions.
+//! Stored runs: the state machine of a run, and the service that stores runs with their sessions.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -83,8 +83,8 @@ pub enum RunTransition {
     Fail(RunFailure),
     /// The run is cancelled.
     Cancel,
-    /// Requests cancellation: the host of a run in progress cancels it; any other run is cancelled at once. No effect
-    /// on a run that has ended.
+    /// Requests cancellation: the host of a run in progress cancels it; any other run is cancelled immediately. No
+    /// effect on a run that has ended.
     RequestCancel,
 }
 
@@ -251,7 +251,7 @@ pub trait RunService: Send + Sync {
     /// The default waits.
     ///
     /// # Errors
-    /// As [`RunService::start`], as far as they are known at once.
+    /// As [`RunService::start`], as far as they are known immediately.
     async fn start_later(&self, run: &StoredRun, fence: u64) -> Result<(), StoreError> {
         self.start(run, fence).await.map(drop)
     }
@@ -259,7 +259,7 @@ pub trait RunService: Send + Sync {
     /// Like [`RunService::change`], but need not wait, as [`RunService::start_later`].
     ///
     /// # Errors
-    /// As [`RunService::change`], as far as they are known at once.
+    /// As [`RunService::change`], as far as they are known immediately.
     async fn change_later(
         &self,
         session: &SessionKey,
@@ -277,9 +277,8 @@ pub trait RunService: Send + Sync {
     /// none if the session does not exist.
     async fn list(&self, session: &SessionKey, from: Option<u64>, limit: usize) -> Result<RunPage, StoreError>;
 
-    /// Returns the id of the run of a session that a host has in progress: of the runs that are
-    /// [running](RunState::Running), the one that was started last, if a turn holds the session. The others were
-    /// interrupted by the end of their hosts.
+    /// Returns the id of the [running](RunState::Running) run of a session that was started last. `None` if no turn
+    /// holds the session. The others were interrupted by the end of their hosts.
     async fn find_running(&self, session: &SessionKey) -> Result<Option<String>, StoreError>;
 
     /// Returns true if a turn holds the session. If none does, no host has a run of the session in progress or behind

@@ -30,7 +30,7 @@ pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> S
     similar_name(name, known).map(|known| format!("; did you mean `{known}`?")).unwrap_or_default()
 }
 
-/// Maximum number of names that a message lists beside a suggestion.
+/// Maximum number of names that a message lists in addition to a suggestion.
 pub(crate) const MAX_LISTED: usize = 20;
 
 /// The types of serde, each with its name for people who write YAML.

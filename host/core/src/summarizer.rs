@@ -11,8 +11,9 @@ use crate::event::Event;
 
 /// Summarizes events, so that prompts of long sessions stay short.
 ///
-/// Called in a background task of the host, beside the run that triggered it and possibly after its end. It may await,
-/// but not block. It gets a separate context with a small limit of model calls; its changes of state are discarded.
+/// Called in a background task of the host, concurrently with the run that triggered it and possibly after its end. It
+/// may await, but not block. It gets a separate context with a small limit of model calls; its changes of state are
+/// discarded.
 ///
 /// ```
 /// use std::sync::Arc;

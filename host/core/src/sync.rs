@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 ///
 /// For data that is consistent between any two statements of its holders, so that a panic cannot leave it half changed.
 pub trait MutexExt<T: ?Sized> {
-    /// Blocks until the lock is free and returns its guard, also if an earlier holder panicked.
+    /// Blocks until the lock is free and returns its guard, even if an earlier holder panicked.
     fn lock_unpoisoned(&self) -> MutexGuard<'_, T>;
 }
 
@@ -18,10 +18,10 @@ impl<T: ?Sized> MutexExt<T> for Mutex<T> {
 
 /// Locks an [`RwLock`] and ignores poisoning; see [`MutexExt`].
 pub trait RwLockExt<T: ?Sized> {
-    /// Blocks until no writer holds the lock and returns a shared guard, also if an earlier writer panicked.
+    /// Blocks until no writer holds the lock and returns a shared guard, even if an earlier writer panicked.
     fn read_unpoisoned(&self) -> RwLockReadGuard<'_, T>;
 
-    /// Blocks until the lock is free and returns an exclusive guard, also if an earlier writer panicked.
+    /// Blocks until the lock is free and returns an exclusive guard, even if an earlier writer panicked.
     fn write_unpoisoned(&self) -> RwLockWriteGuard<'_, T>;
 }
 

@@ -174,7 +174,7 @@ fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The place in a trace at which new spans begin. Cheap to clone. The default records nothing.
+/// The position in a trace at which new spans begin. Cheap to clone. The default records nothing.
 #[derive(Clone, Default)]
 pub struct SpanContext(Option<Arc<Place>>);
 
@@ -269,7 +269,7 @@ impl SpanContext {
         Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)), started: Some(started), ended: None }
     }
 
-    /// Starts to record the progress of a model call that begins at this place.
+    /// Starts to record the progress of a model call that begins at this position.
     pub fn begin_model_call(&self) -> ModelCallProgress {
         ModelCallProgress::begin(self)
     }
@@ -304,7 +304,7 @@ impl Span {
         Self { context: SpanContext::default(), data: None, started: None, ended: None }
     }
 
-    /// Returns the place inside of the span.
+    /// Returns the context inside of the span.
     pub fn context(&self) -> &SpanContext {
         &self.context
     }

@@ -3,7 +3,7 @@
 //!
 //! The fence is a number in the stored session that grows with every lease. It makes writing safe: once a turn with a
 //! newer lease has begun, the events of the earlier turn are refused. The lease makes it rare that the earlier turn
-//! still has effects outside of the session: a host that was suspended finds by its own clock that its lease has
+//! still has effects outside of the session. A host that was suspended sees by its own clock that its lease has
 //! expired, and asks the store before it continues.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -125,7 +125,7 @@ impl TurnLease {
         Self { sessions, key, fence, duration, renewed: Mutex::new(acquired), is_lost, cancel, state }
     }
 
-    /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended: it has the
+    /// Returns the lease for the next turn of this host, if it has been renewed lately and is not ended. It has the
     /// same number, so nothing needs to be stored. `cancel` is cancelled if the lease is lost.
     pub fn pass_on(&self, cancel: CancellationToken) -> Option<Self> {
         let renewed = *self.renewed.lock_unpoisoned();
@@ -186,7 +186,7 @@ impl TurnLease {
         }
     }
 
-    /// Returns at once if the lease is valid, otherwise renews it first.
+    /// Returns immediately if the lease is valid, otherwise renews it first.
     ///
     /// # Errors
     /// [`StoreError::Fenced`] if another turn has begun, which cancels the run, and other errors of the store.
@@ -211,7 +211,7 @@ impl TurnLease {
         Ok(())
     }
 
-    /// Ends the turn, so that the next one can begin at once, unless the next turn of this host has the lease.
+    /// Ends the turn, so that the next one can begin immediately, unless the next turn of this host has the lease.
     ///
     /// # Errors
     /// As [`SessionService::renew_turn`].
@@ -222,7 +222,7 @@ impl TurnLease {
         self.sessions.renew_turn(&self.key, self.fence, Duration::ZERO).await
     }
 
-    /// Returns how long to wait between renewals.
+    /// Returns the time between renewals.
     pub fn renewal_interval(&self) -> Duration {
         (self.duration / 3).max(Duration::from_millis(10))
     }

@@ -1,9 +1,8 @@
 //! The JSON Schema of a type, derived from its [`Deserialize`] implementation, so that a schema for editors never
 //! differs from the parser.
 //!
-//! The type is deserialized again and again, each time with one key that was not seen before. Its calls to the
-//! deserializer show the keys that it knows and the types of their values. A value that a type parses itself, such as
-//! `64 MiB`, has no type here.
+//! The type is deserialized repeatedly, each time with one new key. Its calls to the deserializer show the keys that it
+//! knows and the types of their values. A value that a type parses itself, such as `64 MiB`, has no type here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,7 +36,7 @@ pub fn json_schema<T: for<'de> Deserialize<'de>>(title: &str) -> Value {
     schema
 }
 
-/// The knowledge about a value so far. Clones share it.
+/// The known shape of a value. Clones share it.
 #[derive(Clone, Default)]
 struct Node(Rc<RefCell<Shape>>);
 
@@ -84,7 +83,7 @@ impl Node {
         }
     }
 
-    /// Returns how many values at all levels are known, and how many are not. Changes with each step.
+    /// Returns the numbers of known and of unknown values at all levels. Changes with each step.
     fn progress(&self) -> (usize, usize) {
         let add = |sum: (usize, usize), inner: (usize, usize)| (sum.0 + inner.0, sum.1 + inner.1);
         match self.shape() {

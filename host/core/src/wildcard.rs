@@ -1,12 +1,12 @@
 //! Patterns in which `*` matches any text.
 
-/// Returns true if `pattern` is `name` with any text for each `*`. Both may be untrusted: takes time in proportion to their
-/// lengths.
+/// Returns true if `pattern` is `name` with any text for each `*`. Both may be untrusted: takes time in proportion to
+/// their lengths.
 pub fn matches_wildcard(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut remaining) = name.strip_prefix(start) else { return false };
     let (middle, end) = rest.rsplit_once('*').map_or((None, rest), |(middle, end)| (Some(middle), end));
-    // The first place of each text leaves the most for those after it.
+    // The first occurrence of each text leaves the most for those after it.
     for text in middle.into_iter().flat_map(|middle| middle.split('*')) {
         match remaining.split_once(text) {
             Some((_, after)) => remaining = after,

@@ -55,7 +55,7 @@ pub struct HttpAuth {
     pub scheme: String,
     /// The user name and the password, or the token.
     pub credentials: HttpCredentials,
-    /// Headers beside `Authorization`.
+    /// Headers in addition to `Authorization`.
     #[serde(alias = "additional_headers", skip_serializing_if = "BTreeMap::is_empty")]
     pub additional_headers: BTreeMap<String, String>,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub enum AuthScheme {
     #[serde(rename = "apiKey")]
     ApiKey {
-        /// Its place in requests.
+        /// The location of the key in requests.
         #[serde(rename = "in", alias = "in_")]
         location: AuthKeyLocation,
         /// The name of the header, of the parameter or of the cookie.

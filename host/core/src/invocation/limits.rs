@@ -40,7 +40,7 @@ impl RemainingLimits {
 }
 
 impl Invocation {
-    /// Returns how much the run may still use.
+    /// Returns the remaining limits of the run.
     pub fn remaining(&self) -> RemainingLimits {
         let RunConfig { max_llm_calls, max_tokens, max_events, max_run_bytes, .. } = self.run_config;
         let left = |max: u64, used: u64| (max > 0).then(|| max.saturating_sub(used));

@@ -30,7 +30,7 @@ impl InvocationWriter {
         &self.invocation
     }
 
-    /// Replaces the user's message. To be called before the message is stored.
+    /// Replaces the user's message. Call it before the message is stored.
     pub fn set_user_content(&self, content: Arc<Content>) {
         *self.invocation.user_content.write_unpoisoned() = content;
     }

@@ -62,7 +62,7 @@ struct Inner {
 impl LiveRequestQueue {
     /// Creates an open queue of at most `capacity` requests, at least one.
     pub fn new(capacity: usize) -> Self {
-        // The channel has its own place for its sender.
+        // The channel reserves its own capacity for its sender.
         let (sender, receiver) = mpsc::channel(capacity.saturating_sub(1));
         Self(Arc::new(Inner {
             sender: sender.into(),
@@ -73,10 +73,10 @@ impl LiveRequestQueue {
         }))
     }
 
-    /// Appends a request, once there is a place for it. [`LiveRequest::Close`] closes the queue.
+    /// Appends a request, once the queue has capacity. [`LiveRequest::Close`] closes the queue.
     ///
     /// # Errors
-    /// If the queue is closed, or is closed before there is a place.
+    /// If the queue is closed, or is closed before it has capacity.
     pub async fn send(&self, request: LiveRequest) -> Result<(), LiveQueueClosed> {
         if matches!(request, LiveRequest::Close) {
             self.close();
@@ -89,7 +89,7 @@ impl LiveRequestQueue {
         }
     }
 
-    /// Waits until there is a place for a request.
+    /// Waits until the queue has capacity for a request.
     ///
     /// # Errors
     /// If the queue is closed.
@@ -104,7 +104,7 @@ impl LiveRequestQueue {
         }
     }
 
-    /// Appends a request without waiting, as [`LiveRequestQueue::send`] does. Returns it if there is no place for it.
+    /// Appends a request without waiting, as [`LiveRequestQueue::send`] does. Returns it if the queue is full.
     ///
     /// # Errors
     /// If the queue is closed.

@@ -26,7 +26,7 @@ pub struct LiveStream {
     pub name: String,
     /// Its results, until it is stopped.
     pub results: LiveResults,
-    /// The requests that the user sends meanwhile. Closed once the tool has ended.
+    /// The requests that the user sends while the tool runs. Closed once the tool has ended.
     pub input: LiveRequestQueue,
 }
 

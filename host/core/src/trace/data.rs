@@ -50,7 +50,7 @@ impl SpanOperation {
         }
     }
 
-    /// Returns how many attributes most spans of this operation have.
+    /// Returns the number of attributes that most spans of this operation have.
     pub(super) fn usual_attributes(self) -> usize {
         match self {
             Self::Run | Self::Model | Self::CodeModel => 8,
@@ -251,7 +251,7 @@ impl SpanData {
         self.attributes.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Returns when it ended.
+    /// Returns the time of its end.
     pub fn end(&self) -> SystemTime {
         self.start + self.duration
     }

@@ -73,7 +73,7 @@ fn mix(hash: u128) -> u128 {
 /// Returns a random id.
 pub(super) fn new_span_id() -> u64 {
     let (high, low) = uuid::Uuid::new_v4().as_u64_pair();
-    // Each half has bits that are the same in all UUIDs, at different places.
+    // Each half has bits that are the same in all UUIDs, at different positions.
     (high ^ low.rotate_left(32)).max(1)
 }
 
