@@ -179,7 +179,7 @@ impl AgentRun {
         Ok(start)
     }
 
-    /// Runs the agent from where the conversation is now, unless it is over.
+    /// Runs the agent from the current point of the conversation, unless it has ended.
     async fn resume(&self) -> Result<AgentOutcome, RunError> {
         if self.is_finished.load(Ordering::Relaxed) {
             return Ok(AgentOutcome::Done);

@@ -40,7 +40,7 @@ pub struct Extensions {
     /// Tools. A tool that an agent names without arguments is created with empty ones.
     pub tools: Factories<Arc<dyn Tool>>,
     pub toolsets: Factories<Arc<dyn Toolset>>,
-    /// Kinds of agents by the `agent_class` of YAML files, beside those that the engine runs itself.
+    /// Kinds of agents by the `agent_class` of YAML files, in addition to the engine's own.
     pub agent_classes: Factories<AgentKind>,
     /// Plugins. [`ConfiguredPlugins`](crate::plugins::ConfiguredPlugins) creates those that the configuration names,
     /// once.
@@ -86,9 +86,8 @@ impl ItemResolver for Extensions {
 
 /// A chain of resolvers, tried in order: usually built-in items, then configured ones, then the catalog of components.
 ///
-/// The first layer that has a name decides, also if the item is ambiguous or unusable there. If no layer knows it,
-/// the error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn
-/// ItemResolver`).
+/// The first layer that has a name decides, even if the item is ambiguous or unusable there. If no layer knows it, the
+/// error lists the names of all layers. Layers are shared (`Arc<dyn ItemResolver>`) or borrowed (`&dyn ItemResolver`).
 #[derive(Clone)]
 pub struct LayeredResolver<R = Arc<dyn ItemResolver>> {
     layers: Vec<R>,

@@ -39,7 +39,7 @@
 //! (summaries that keep the prompts of long sessions small), [`yaml`] (agents from files). Imports point the other way:
 //! `history` ← `run` ← `llm` ← `agents` ← `runner`.
 //!
-//! The engine knows nothing of HTTP, wasm, providers or stores: they implement the traits of `hatchery-core`.
+//! The engine does not depend on HTTP, wasm, providers or stores: they implement the traits of `hatchery-core`.
 
 pub mod app;
 pub mod instructions;

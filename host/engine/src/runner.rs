@@ -106,8 +106,8 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the id. `None` for an answer that waits for an earlier turn of its session, which may change the run that it
-    /// continues.
+    /// Returns the id. `None` for an answer that waits for an earlier turn of its session, which may change the run
+    /// that it continues.
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
@@ -192,8 +192,8 @@ impl Runner {
         self.separate(|runner| runner.turn_lease = Mutex::new(lease))
     }
 
-    /// Returns a separate runner that leaves the artifacts of the sessions that it or the code of its runs deletes, or not,
-    /// which is the default.
+    /// Returns a separate runner, which keeps or deletes the artifacts of the sessions that it or the code of its runs
+    /// deletes. By default they are deleted.
     #[must_use]
     pub fn with_kept_artifacts(&self, keeps_artifacts: bool) -> Self {
         self.separate(|runner| runner.keeps_artifacts = AtomicBool::new(keeps_artifacts))
@@ -215,7 +215,7 @@ impl Runner {
         self.0.keeps_artifacts.store(keeps_artifacts, Ordering::Relaxed);
     }
 
-    /// Returns whether the artifacts of a session stay when it is deleted.
+    /// Returns true if the artifacts of a session are kept when it is deleted.
     pub fn keeps_artifacts(&self) -> bool {
         self.0.keeps_artifacts.load(Ordering::Relaxed)
     }
@@ -289,19 +289,18 @@ impl Runner {
         &self.0.signer
     }
 
-    /// Returns how many runs are in progress or queued.
+    /// Returns the number of runs that are in progress or queued.
     pub fn active_runs(&self) -> usize {
         *self.0.active_runs.borrow()
     }
 
-    /// Returns at most `limit` of the runs that are in progress or queued and whose id is known, those that were begun longest
-    /// ago first.
+    /// Returns at most `limit` runs that are in progress or queued and have a known id, oldest first.
     pub fn runs_in_progress(&self, limit: usize) -> Vec<RunInProgress> {
         self.0.run_bus.in_progress(limit)
     }
 
-    /// Returns a permit to start a run, to be dropped once [`Runner::run`] has returned. `None` if `max` runs are in progress,
-    /// queued or being started with a permit.
+    /// Returns a permit to start a run, to be dropped once [`Runner::run`] has returned. `None` if `max` runs are in
+    /// progress, queued or being started with a permit.
     pub fn try_acquire(&self, max: usize) -> Option<RunPermit> {
         let permit = RunPermit(self.0.clone());
         let starting = self.0.starting_runs.fetch_add(1, Ordering::SeqCst) + 1;
@@ -318,8 +317,8 @@ impl Runner {
         self.0.compactions.drain().await;
     }
 
-    /// Stops all runs, also those that begin from now on, for the end of the host. Unlike runs that are cancelled, they can
-    /// be continued.
+    /// Stops all current and future runs, for the end of the host. Unlike runs that are cancelled, they can be
+    /// continued.
     pub fn stop_runs(&self) {
         self.0.run_bus.stop();
     }
@@ -328,8 +327,8 @@ impl Runner {
     /// calls. A failed turn does not stop the next.
     ///
     /// # Errors
-    /// If the message or an id is invalid, the session does not exist and `auto_create_session` is off, the run to
-    /// resume does not exist, a plugin cannot be resolved, or the user has used up a quota.
+    /// If the message or an id is invalid, a plugin cannot be resolved, or the user has used up a quota. If the run to
+    /// resume does not exist, or the session does not exist and `auto_create_session` is off.
     pub async fn run(&self, app: Arc<App>, request: RunRequest) -> Result<Run, RunError> {
         match self.attach_to_known(&app, &request).await? {
             Some(run) => Ok(run),

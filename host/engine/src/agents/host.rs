@@ -100,7 +100,7 @@ impl EngineHost {
         self.is_paused.load(Ordering::Acquire)
     }
 
-    /// Returns the agent's tool of this name. Its toolsets are called only if it is none of the agent's own tools.
+    /// Returns the agent's tool of this name. Resolves the toolsets only if the agent's own tools do not have the name.
     async fn tool(&self, cx: &CallContext, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
         let (own, toolsets) = match &self.run.agent(self.agent).kind {
             AgentKind::Llm(llm) => (llm.tools.as_slice(), llm.toolsets.as_slice()),

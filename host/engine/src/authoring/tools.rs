@@ -22,9 +22,9 @@ pub struct ToolUse<'a> {
     pub name: &'a str,
     /// The arguments; `None` if there are none.
     pub args: Option<&'a JsonMap>,
-    /// True if a person must confirm each call, also if the tool does not require it.
+    /// True if a person must confirm each call, even if the tool does not require it.
     pub requires_confirmation: bool,
-    /// False if an interrupted call must not be made again, also if the tool allows it.
+    /// False if an interrupted call must not be repeated, even if the tool allows it.
     pub is_idempotent: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Agents from YAML files: `root_agent.yaml` and the files that it refers to.
 //!
-//! Keys are the keys of ADK agent configs, in snake_case or camelCase. Unknown keys, keys of another agent class, unknown
-//! names, and files outside the agent's folder are errors with file, line and column.
+//! Keys are the keys of ADK agent configs, in snake_case or camelCase. Unknown keys, keys of another agent class,
+//! unknown names, and files outside the agent's folder are errors with file, line and column.
 
 mod agent;
 mod code;
@@ -63,7 +63,7 @@ impl<'a> AgentLoader<'a> {
         Self { resolver, agent_classes: None, excluded: &[] }
     }
 
-    /// Adds agent classes to the engine's own. A file passes the `args` of such an agent to the factory.
+    /// Adds agent classes to the engine's own. The factory gets the `args` of the agent's file.
     #[must_use]
     pub fn agent_classes(mut self, agent_classes: &'a Factories<AgentKind>) -> Self {
         self.agent_classes = Some(agent_classes);

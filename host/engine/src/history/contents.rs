@@ -2,7 +2,7 @@
 //!
 //! The view contains the events of the agent's branch and of those above and below it, with these changes:
 //! - events of other agents become context in the role of the user;
-//! - each function call is followed by its responses, wherever those are in the log;
+//! - each function call is followed by its responses, regardless of their position in the log;
 //! - a summary replaces the events that it covers;
 //! - events that a rewind annuls are left out;
 //! - empty parts and requests for confirmations and credentials are left out.
@@ -113,7 +113,7 @@ impl PromptView {
     }
 
     /// Returns the contents since the last message of the user or of another agent. If a summary covers that message,
-    /// returns the contents since that summary.
+    /// returns the contents since the summary.
     pub fn current_turn(&self) -> Vector<Arc<Content>> {
         let PairedContents { contents, turn_start, .. } = self.current();
         contents.clone().split_off((*turn_start).min(contents.len()))
@@ -149,7 +149,7 @@ impl PromptView {
         self.paired = pair_calls::pair_all(&all, grouping);
     }
 
-    /// Returns the contents of all visible events, with summaries in place of the events that they cover.
+    /// Returns the contents of all visible events. Summaries replace the events that they cover.
     fn visible_history(&mut self, events: &Vector<Arc<Event>>) -> Vec<VisibleContent> {
         self.rewriter = self.rewriter.take().map(PromptRewriter::reset);
         let mut all = Vec::new();

@@ -67,7 +67,7 @@ pub enum LoopAction {
     Pause(Vec<String>),
     /// Fail: the agent has made this many model calls, which is `max_steps`.
     LimitReached(u32),
-    /// Stop: the run is over.
+    /// Stop: the run has ended.
     Done,
 }
 
@@ -115,8 +115,8 @@ impl AgentLoop {
         };
     }
 
-    /// Records the event of [`LoopAction::CallTools`] or [`LoopAction::CallAnswered`]; `None` if all of the tools answer
-    /// later. `pending` are the ids of the calls whose results come later, or that wait for a person.
+    /// Records the event of [`LoopAction::CallTools`] or [`LoopAction::CallAnswered`]; `None` if all of the tools
+    /// answer later. `pending` are the ids of the calls whose results come later, or that wait for a person.
     pub fn record_tool_event(&mut self, event: Option<Arc<Event>>, pending: Vec<String>) {
         let next_agent = self.next_agent.take();
         let transfer = event.as_ref().and_then(|event| event.actions.transfer_to_agent.clone()).or(next_agent);
@@ -174,7 +174,8 @@ fn ends_run(event: &Event) -> bool {
     has_ended(event) || event.error_code.is_some()
 }
 
-/// Returns true if the model has written code and stopped there. A model that runs code itself continues with the result.
+/// Returns true if the model has written code and stopped there. A model that runs code itself continues with the
+/// result.
 fn ends_in_code(event: &Event) -> bool {
     event.content.as_deref().is_some_and(|content| code::pending_code(content).is_some())
 }

@@ -79,7 +79,7 @@ impl LoopDriver<'_> {
         Ok(Some(["input", "output"].map(|side| Recording::new(side, &call.invocation.id, &known))))
     }
 
-    /// Emits the answer of a callback in place of the model's. Stops the queue if the user has begun to speak.
+    /// Emits the answer of a callback instead of the model's. Stops the queue if the user has begun to speak.
     async fn answer_in_place(
         &self,
         input: &LiveInput,
@@ -207,8 +207,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Ends the conversation after the queue: at once if the client has closed it, after the current turn of the model if
-    /// the host stops.
+    /// Ends the conversation after the queue: immediately if the client has closed it, after the current turn of the
+    /// model if the host stops.
     fn end_with_turn(&mut self) -> Option<AgentOutcome> {
         self.is_ending = self.input.queue.is_stopped();
         (!self.is_ending).then_some(AgentOutcome::Done)
@@ -231,8 +231,8 @@ impl<'a> Conversation<'a> {
         ModelError::new(ModelErrorKind::Network, &self.request.model, message)
     }
 
-    /// Sends a request to the model. A message is stored first. An answer to a call of a tool ends the conversation: the
-    /// next run begins with it.
+    /// Sends a request to the model. A message is stored first. An answer to a call of a tool ends the conversation:
+    /// the next run begins with it.
     async fn forward(&mut self, queued: QueuedRequest) -> Result<Option<AgentOutcome>, RunError> {
         let QueuedRequest { request, reservations } = queued;
         let (request, _reservations) = match request {
@@ -266,7 +266,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Sends a request to the model, and buffers its responses meanwhile.
+    /// Sends a request to the model. Responses that arrive before it is sent are buffered.
     async fn send(&mut self, request: LiveRequest) -> Result<(), ModelError> {
         let connection = self.connection;
         let mut sending = pin!(connection.send(request));

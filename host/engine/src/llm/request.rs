@@ -44,7 +44,8 @@ pub(super) async fn build(driver: &LoopDriver<'_>) -> Result<(Arc<dyn Model>, Ll
     Ok((model, request))
 }
 
-/// Adds the conversation as the agent sees it. Returns how many contents at the end belong to the current turn.
+/// Adds the conversation as the agent sees it. Returns the number of contents at the end that belong to the current
+/// turn.
 fn add_contents(driver: &LoopDriver<'_>, request: &mut LlmRequest) -> usize {
     driver.run.compact_before_model_call();
     let (turn_len, contents) = with_view(driver, request.capabilities, |view| {

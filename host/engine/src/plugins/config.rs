@@ -1,7 +1,7 @@
 //! Plugins from configuration: a list of names with arguments.
 //!
-//! A name refers to a registered plugin or to a component's plugin. A component's plugin is resolved at the start of each
-//! run. If it is missing, new runs fail until it is loaded again.
+//! A name refers to a registered plugin or to a component's plugin. A component's plugin is resolved at the start of
+//! each run. If it is missing, new runs fail until it is loaded again.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -136,7 +136,7 @@ impl ConfiguredPlugins {
         }
     }
 
-    /// Returns why new runs are rejected: a plugin is missing. `None` if all are available.
+    /// Returns the reason why new runs are rejected: a missing plugin. `None` if all are available.
     pub fn problem(&self) -> Option<PluginError> {
         self.state().resolved.plugins.as_ref().err().cloned()
     }

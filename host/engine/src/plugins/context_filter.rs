@@ -46,7 +46,7 @@ impl Callback for ContextFilter {
 
 impl Plugin for ContextFilter {}
 
-/// The user's messages without answers to calls, newest first. Events are read as far as they are needed.
+/// The user's messages without answers to calls, newest first. Events are read lazily.
 struct UserMessages<'a, I> {
     /// The events that are older than the messages.
     events: I,
@@ -160,8 +160,8 @@ mod tests {
         Event::new(EventData { author: author.into(), content: Some(content), ..EventData::default() })
     }
 
-    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `i` an instruction, `t` another text
-    /// in the user's role.
+    /// `u` is a message of the user, `m` of the model, `c1` a call, `r1` its answer, `i` an instruction, `t` another
+    /// text in the user's role.
     fn content(word: &str) -> Content {
         let id = Some(word[1..].to_owned());
         match &word[..1] {

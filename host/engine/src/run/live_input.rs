@@ -21,7 +21,7 @@ pub(crate) trait MessageLog: Send + Sync {
 /// The input of a live run.
 pub(crate) struct LiveInput {
     pub(crate) queue: LiveRequestQueue,
-    /// The request that has begun the run, if that is not a message.
+    /// The request that has begun the run. `None` if a message has begun it.
     pub(crate) first: Arc<Mutex<Option<QueuedRequest>>>,
     /// The message whose parts arrive.
     pub(crate) pending: Arc<Mutex<PendingMessage>>,

@@ -1,5 +1,5 @@
-//! The models of one run: a name keeps its model from the beginning of the run to the end, also if a component is
-//! replaced meanwhile.
+//! The models of one run: a name keeps its model from the beginning of the run to the end, even if a component is
+//! replaced in between.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,8 @@ const MAX_PINNED: usize = 1000;
 /// Maximum length in bytes of a name that is pinned. Code can use any text that one of its grants matches.
 const MAX_NAME: usize = 256;
 
-/// A [`ModelResolver`] that asks another one once for each name. Models with very long names, and those beyond the first
-/// 1,000, are not kept: it asks for them each time.
+/// A [`ModelResolver`] that asks another one once for each name. Models with very long names, and those beyond the
+/// first 1,000, are not kept: it asks for them each time.
 pub(crate) struct PinnedModels {
     models: Arc<dyn ModelResolver>,
     /// By name; a run has few.
@@ -50,7 +50,7 @@ impl ModelResolver for PinnedModels {
         }
         let model = self.models.model(name)?;
         let mut pinned = self.pinned.lock_unpoisoned();
-        // Another call may have pinned one meanwhile.
+        // A concurrent call may have pinned one.
         if let Some(model) = find(&pinned, name) {
             return Ok(model);
         }

@@ -95,7 +95,7 @@ impl Replay {
         }
     }
 
-    /// Like [`Replay::replay_or_run`], for an action that need not emit an event. Such an action is over too if other
+    /// Like [`Replay::replay_or_run`], for an action that need not emit an event. The action is also over if other
     /// events are recorded.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ async fn replace_blobs(cx: &CallContext, message: &Content) -> Result<Content, R
     let mut replaced = message.clone();
     let suffix = match earlier_messages(&cx.invocation) {
         0 => String::new(),
-        // An earlier message may have a file in the same place.
+        // An earlier message may have a file at the same position.
         count => format!(".{count}"),
     };
     for (index, part) in replaced.parts.iter_mut().enumerate() {

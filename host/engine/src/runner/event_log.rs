@@ -71,7 +71,7 @@ enum LogState {
     },
     /// Events go into the session only: the client has missed one and must not get later ones.
     Detached,
-    /// The run is over: events are rejected.
+    /// The run has ended: events are rejected.
     Closed,
 }
 
@@ -111,7 +111,7 @@ impl EventLog {
         self.append(event, EventOrigin::User).await.map(|_| ())
     }
 
-    /// Stores and sends an event of the run itself, also if the run has ended.
+    /// Stores and sends an event of the run itself, even if the run has ended.
     pub(super) async fn append_run_event(&self, event: Arc<Event>) -> Result<(), RunError> {
         match self.append(event, EventOrigin::Run).await {
             Ok(_) | Err(RunError::Stopped) => Ok(()),
@@ -190,8 +190,8 @@ impl EventLogInner {
         if !event.partial && event.actions.end_invocation == Some(true) { Err(RunError::Stopped) } else { Ok(event) }
     }
 
-    /// Returns the event of a plugin that replaces `event`. A hook that does not return would block the log for the report of
-    /// the run's failure.
+    /// Returns the event of a plugin that replaces `event`. A hook that does not return would block the log for the
+    /// report of the run's failure.
     async fn replacement(&self, event: &Event) -> Result<Option<Arc<Event>>, RunError> {
         tokio::select! {
             biased;

@@ -67,10 +67,10 @@ impl LiveRunRequest {
 }
 
 impl Runner {
-    /// Starts a live run, which answers the requests of `queue` until that is closed. Its events are the events of its
-    /// turns, chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its error. A
-    /// text turn leaves the session to others until the next one; a live model keeps it. It counts as one run until its
-    /// end.
+    /// Starts a live run, which answers the requests of `queue` until it is closed. Its events are the events of its
+    /// turns, chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its
+    /// error. A text turn leaves the session to others until the next one; a live model keeps it. It counts as one run
+    /// until its end.
     ///
     /// # Errors
     /// If an id is invalid, or the session does not exist and `auto_create_session` is off.
@@ -101,7 +101,7 @@ impl Runner {
         let (client, events) = mpsc::channel(MAX_UNREAD_EVENTS);
         let cancel = request.cancel.child_token();
         let request = LiveRunRequest { cancel: cancel.clone(), ..request };
-        // Code may wait for a place in the queue, and not read why there will be none.
+        // Code may wait for capacity in the queue without reading the events, which report that there will be none.
         let abandoned = parent.is_some().then(|| queue.clone());
         let start = LiveStart {
             queue,
@@ -229,7 +229,7 @@ impl Conversation {
         Ok(agents.first().map_or(tree.root(), |(agent, _)| *agent))
     }
 
-    /// Runs a turn, and passes its events on.
+    /// Runs a turn, and forwards its events.
     async fn run_turn(&self, app: Arc<App>, input: TurnInput) -> Result<(), RunError> {
         let LiveRunRequest { user, session, config, origin, trace_parent, max_message_bytes: _, cancel } =
             self.request.clone();
@@ -257,7 +257,7 @@ impl Conversation {
             self.send(event).await?;
         }
         if self.start.first.lock_unpoisoned().take().is_some() {
-            // A plugin or a callback has answered in place of the agent, so further requests have no receiver.
+            // A plugin or a callback has answered instead of the agent, so further requests have no receiver.
             self.start.queue.stop();
         }
         if is_complete {
@@ -289,9 +289,9 @@ fn is_media_stream(blob: &Blob) -> bool {
 #[derive(Clone)]
 pub(super) struct LiveStart {
     queue: LiveRequestQueue,
-    /// The request that begins the turn, if that is not a message, until an agent takes it.
+    /// The first request of the turn, until an agent takes it. `None` if a message begins the turn.
     first: Arc<Mutex<Option<QueuedRequest>>>,
-    /// The message whose parts arrive.
+    /// The message whose parts are still arriving.
     pending: Arc<Mutex<PendingMessage>>,
     pub(super) active_run: Arc<ActiveRun>,
     /// The run whose code has opened this one.

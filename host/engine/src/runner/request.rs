@@ -23,9 +23,9 @@ pub struct RunRequest {
     /// The run to resume. `None` begins a new run. If the app is resumable, a message that responds to a function call
     /// resumes the run of that call by itself, for as long as the run waits for it.
     pub invocation_id: Option<String>,
-    /// The id of the run, if the caller chooses it. If the session has a run with this id, the request attaches to it: the
-    /// run's stored events come first, then those that it still emits, and the message is ignored. So a request whose
-    /// response was lost can be repeated.
+    /// The id of the run, if the caller chooses it. If the session has a run with this id, the request attaches to it:
+    /// the run's stored events come first, then those that it still emits, and the message is ignored. So a request
+    /// whose response was lost can be repeated.
     pub run_id: Option<String>,
     /// Changes of state that are stored with the message.
     pub state_delta: JsonMap,
@@ -75,8 +75,8 @@ impl RunRequest {
     /// Checks the parts of the request that do not depend on the session. A live run needs no message.
     ///
     /// # Errors
-    /// If there is neither a message nor a run to resume, the message is not one of a user, the id of the run is invalid,
-    /// a state value is nested too deeply, or the custom metadata is too large or nested too deeply.
+    /// If there is neither a message nor a run to resume, the message is not a user message, or the id of the run is
+    /// invalid. If a state value is nested too deeply, or the custom metadata is too large or nested too deeply.
     pub(super) fn check(&self, is_live: bool) -> Result<(), RunError> {
         match &self.message {
             Some(message) => check_message(message)?,
@@ -101,9 +101,8 @@ impl RunRequest {
         check_state(&self.state_delta)
     }
 
-    /// Checks that each function response of the message belongs to a call of the session that waits for the user: a
-    /// call of a long-running tool, a request for confirmation, or a call that an interrupted run left without a
-    /// response.
+    /// Checks that each function response of the message belongs to a call that waits for the user. This is a call of a
+    /// long-running tool, a request for confirmation, or a call that an interrupted run left without a response.
     ///
     /// # Errors
     /// [`RunError::InvalidMessage`] for any other response.

@@ -26,13 +26,13 @@ pub(super) type UndeletedSessions = HashMap<String, HashSet<SessionKey>>;
 
 impl Runner {
     /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless the runner
-    /// [keeps](Self::with_kept_artifacts) them. Sessions that are in use stay. Sessions that could not be deleted are tried
-    /// again once no others are left, or once they are 5,000. Each deletion is in the audit log. Returns how many were
-    /// deleted.
+    /// [keeps](Self::with_kept_artifacts) them. Sessions that are in use stay. Sessions that could not be deleted are
+    /// tried again once no others are left, or once they are 5,000. Each deletion is in the audit log. Returns the
+    /// number of deleted sessions.
     ///
     /// # Errors
-    /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The error
-    /// of a session is returned once the other sessions are deleted.
+    /// The errors of the services, and [`StoreError::InvalidRequest`] if the session service has no retention. The
+    /// error of a session is returned once the other sessions are deleted.
     pub async fn delete_expired(&self, app: &str, rule: &ExpiryRule) -> Result<usize, StoreError> {
         let mut undeleted = self.0.undeleted.lock_unpoisoned().get(app).cloned().unwrap_or_default();
         // A search finds the least recently used sessions, so those that stay would hide all later ones.

@@ -1,7 +1,7 @@
 //! The run bus: connects the runs of this host with their followers, and cancels them.
 //!
-//! The bus may lose events: followers read missed ones from the store, which has each event before the bus. A follower that
-//! comes while a message is streamed gets the message so far.
+//! The bus may lose events: followers read missed ones from the store, which has each event before the bus. A follower
+//! that comes while a message is streamed gets the message so far.
 
 mod partial_messages;
 
@@ -177,7 +177,7 @@ impl RunBus {
         true
     }
 
-    /// Stops all runs, also those that are announced from now on.
+    /// Stops all current and future runs.
     pub(super) fn stop(&self) {
         let channels = self.channels();
         self.stopped.cancel();

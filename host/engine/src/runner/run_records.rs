@@ -41,11 +41,11 @@ struct StoredRequest {
 }
 
 impl Runner {
-    /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one that
-    /// [continues](Runner::continue_run) background runs takes over. A run that the session has already is returned as it
-    /// is. If another host takes over before the run waits for an answer, it keeps only the streaming mode and the custom
-    /// metadata of the request's settings. A message that answers calls begins a run if the app is not resumable and the
-    /// request names the run.
+    /// Starts a run that no client waits for. Once this returns, the run will happen: if the host dies, another one
+    /// that [continues](Runner::continue_run) background runs takes over. A run that the session has already is
+    /// returned as it is. If another host takes over before the run waits for an answer, it keeps only the streaming
+    /// mode and the custom metadata of the request's settings. A message that answers calls begins a run if the app is
+    /// not resumable and the request names the run.
     ///
     /// # Errors
     /// As [`Runner::run`]; [`RunError::BadInput`] if the request does not begin a new run, and
@@ -54,8 +54,8 @@ impl Runner {
         Ok(self.begin_in_background(app, request).await?.0)
     }
 
-    /// Like [`Runner::run_in_background`], with the events of the run from its beginning, partial ones included. `None` for
-    /// a run that the session has already.
+    /// Like [`Runner::run_in_background`], with the events of the run from its beginning, partial ones included. `None`
+    /// for a run that the session has already.
     ///
     /// # Errors
     /// As [`Runner::run_in_background`].
@@ -84,8 +84,8 @@ impl Runner {
         Ok((stored, Some(run)))
     }
 
-    /// Returns at most `limit` background runs of these apps whose host has ended, and fails those that were continued too
-    /// often. They come without their requests.
+    /// Returns at most `limit` background runs of these apps whose host has ended, and fails those that were continued
+    /// too often. They come without their requests.
     ///
     /// # Errors
     /// The errors of the session service.
@@ -177,9 +177,9 @@ impl Runner {
         Ok(interrupted)
     }
 
-    /// Cancels a run of any host, and waits for its end, at most for two leases of a turn. Returns the run as it is then:
-    /// it may still be running if its host does not answer. A run that has ended stays as it is. `None` if there is no such
-    /// run.
+    /// Cancels a run of any host, and waits for its end, at most for two leases of a turn. Returns the run as it is
+    /// then: it may still be running if its host does not answer. A run that has ended stays as it is. `None` if there
+    /// is no such run.
     ///
     /// # Errors
     /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.
@@ -214,8 +214,8 @@ impl RunnerInner {
         self.services.sessions.runs().ok_or_else(|| StoreError::InvalidRequest(message.into()))
     }
 
-    /// Stores a run that does not begin at once. Creates the session if the request says so and no earlier run has done
-    /// it yet.
+    /// Stores a run that does not begin immediately. Creates the session if the request says so and no earlier run has
+    /// done it yet.
     pub(super) async fn accept(
         &self,
         key: &SessionKey,

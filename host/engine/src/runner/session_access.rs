@@ -1,5 +1,5 @@
-//! Access to a session for one turn: its place in the queue of this host, the session as the service has it, and the
-//! lease that keeps other hosts out.
+//! Access to a session for one turn: the position in the queue of this host, the stored session, and the lease that
+//! keeps other hosts out.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -75,8 +75,8 @@ impl TurnAccess {
 }
 
 impl RunnerInner {
-    /// Enters the session's queue, and begins the turn if it is first. Positions are in the order of these calls. `cancel`
-    /// is cancelled if the lease is lost.
+    /// Enters the session's queue, and begins the turn if it is first. Positions are in the order of these calls.
+    /// `cancel` is cancelled if the lease is lost.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if there is no such session and `create` is false, and other errors of the
@@ -152,8 +152,8 @@ impl RunnerInner {
         }
     }
 
-    /// Waits for the end of another host's turn, at most until that host has not renewed its lease in time, and begins a
-    /// turn. Cancelling `cancel` ends the waiting.
+    /// Waits for the end of another host's turn, at most until its lease expires, and begins a turn. Cancelling
+    /// `cancel` ends the waiting.
     ///
     /// # Errors
     /// [`RunError::Cancelled`], the errors of the service, and [`StoreError::Busy`] instead of waiting if not `waits`.
@@ -178,9 +178,9 @@ impl RunnerInner {
         }
     }
 
-    /// Begins a turn if no other host has one, and reads the session: of a cached one, the events since. If the last turn was
-    /// of this host and its lease is held, the turn takes the lease over, and nothing is stored. Leaves `cached` as it is if
-    /// another host has a turn.
+    /// Begins a turn if no other host has one, and reads the session: of a cached one, the events since. If the last
+    /// turn was of this host and its lease is held, the turn takes the lease over, and nothing is stored. Leaves
+    /// `cached` as it is if another host has a turn.
     async fn open_turn(
         &self,
         key: &SessionKey,
@@ -189,7 +189,7 @@ impl RunnerInner {
     ) -> Result<TurnAccess, RunError> {
         let held = |cached: &CachedSession| cached.last_turn.clone().filter(|lease| !lease.is_expired());
         if cached.as_ref().and_then(held).is_some() {
-            // Read first, because a session that was created anew does not know the lease.
+            // Read first, because a session that was recreated does not know the lease.
             let refreshed = self.refresh(key, cached.take()).await?;
             if let Some(lease) = held(&refreshed).and_then(|last| last.pass_on(cancel.clone())) {
                 return Ok(TurnAccess::begun(refreshed, Arc::new(lease)));
@@ -243,7 +243,8 @@ impl RunnerInner {
 
 /// Awaits a run, and renews its lease until then.
 pub(super) fn renew_during<T>(lease: &TurnLease, run: impl Future<Output = T>) -> impl Future<Output = T> {
-    // Boxed, because an asynchronous function keeps a future that it is given twice: as an argument, and where it is polled.
+    // Boxed, because an asynchronous function keeps a future that it is given twice: as an argument, and where it is
+    // polled.
     let run = Box::pin(run);
     async move {
         let renewals = async {

@@ -44,7 +44,7 @@ impl CachedSession {
         EventWindow::AfterRevision(self.session.revision)
     }
 
-    /// Returns the session as it is `now`, with its missing events. `None` if it was rewound or created anew since.
+    /// Returns the session as it is `now`, with its missing events. `None` if it was rewound or recreated since.
     pub(super) fn update(self, now: Session) -> Option<Self> {
         let Session { created, revision, .. } = self.session;
         if now.created != created || now.revision < revision {
@@ -95,7 +95,8 @@ struct CacheEntry {
 impl SessionQueue {
     /// Enters the session's queue. Positions are in the order of the first polls of the returned futures.
     pub(super) fn acquire(&self, key: &SessionKey) -> AcquireSession {
-        // Otherwise a task that has used up its budget of Tokio would not enter the queue, and get no lock that is free.
+        // Otherwise a task that has used up its budget of Tokio would not enter the queue, and get no lock that is
+        // free.
         unconstrained(self.slot(key).lock_owned()).boxed()
     }
 

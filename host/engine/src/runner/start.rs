@@ -61,7 +61,7 @@ impl RunKind {
     }
 }
 
-/// The id of a run, as far as it is known before its turn.
+/// The id of a run, if it is known before its turn.
 struct RunIds {
     /// The id of a new run.
     new: String,
@@ -225,8 +225,8 @@ struct QueuedRun {
 }
 
 impl QueuedRun {
-    /// Stores the run, and runs it in a separate task, even if the caller is dropped meanwhile: a run that is stored
-    /// would otherwise never begin.
+    /// Stores the run, and runs it in a separate task, even if the caller is dropped: a run that is stored would
+    /// otherwise never begin.
     fn accept(self) -> BoxFuture<'static, Result<(), RunError>> {
         let accepted = run_to_completion(async move {
             if let Some(id) = &self.id {
@@ -243,8 +243,8 @@ impl QueuedRun {
         tokio::spawn(in_current_scope(self.run().boxed()));
     }
 
-    /// Runs in the task of the caller until the run waits for something, and from then on in a separate task. A run whose
-    /// sessions and models are in memory wakes no other thread.
+    /// Runs in the task of the caller until the run waits for something, and from then on in a separate task. A run
+    /// whose sessions and models are in memory wakes no other thread.
     fn run_inline(self) {
         let mut task = self.run().boxed();
         if (&mut task).now_or_never().is_none() {

@@ -82,7 +82,7 @@ struct OpenRun {
 }
 
 impl OpenRun {
-    /// Reports an error to plugins and clients. Returns whether the run is finished, and the transition of its record;
+    /// Reports an error to plugins and clients. Returns true if the run is finished, with the transition of its record;
     /// `None` if the run can be continued.
     async fn conclude(
         &mut self,
@@ -116,8 +116,8 @@ impl OpenRun {
 }
 
 impl RunnerInner {
-    /// Runs a turn and returns the session to the queue. If another host ran a turn meanwhile, first waits for the lease and
-    /// reads the new events.
+    /// Runs a turn and returns the session to the queue. If another host ran a turn in between, first waits for the
+    /// lease and reads the new events.
     pub(super) async fn run_next_turn(
         self: &Arc<Self>,
         key: SessionKey,
@@ -186,7 +186,8 @@ impl RunnerInner {
         result.map(drop)
     }
 
-    /// Creates the context that the agents of a run share. Returns it with the user's input and the run that is continued.
+    /// Creates the context that the agents of a run share. Returns it with the user's input and the run that is
+    /// continued.
     fn open_run(
         self: &Arc<Self>,
         key: SessionKey,
@@ -287,7 +288,7 @@ async fn within_time_limit(
     deadline.run_until(execution).await.unwrap_or_else(|| Err(exceeded()))
 }
 
-/// Runs the agents, unless a plugin answers in their place. After success, runs the final hooks.
+/// Runs the agents, unless a plugin answers instead. After success, runs the final hooks.
 async fn execute(
     run: &Arc<RunContext>,
     cx: &CallContext,
@@ -361,8 +362,8 @@ async fn run_agents(
     Ok(outcome)
 }
 
-/// Returns true if the agents of an app that is not resumable have ended, and some of their calls wait for the user. The
-/// run's events are those from `first_event` on.
+/// Returns true if the agents of an app that is not resumable have ended, and some of their calls wait for the user.
+/// The run's events are those from `first_event` on.
 fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
     let invocation = &run.invocation;
     let has_open_calls =
@@ -370,8 +371,8 @@ fn waits_for_user(run: &RunContext, first_event: usize) -> bool {
     !run.app.settings.resumable && !invocation.is_ended() && has_open_calls()
 }
 
-/// Returns the events that the memory may not have: those from `new` on, and those of a run whose earlier turn was
-/// interrupted, which are at its first message, `interrupted`, or later.
+/// Returns the events that the memory may not have: the events from `new` on, and the events of a run whose earlier
+/// turn was interrupted. The latter begin at its first message, `interrupted`.
 fn events_to_remember(
     events: &Vector<Arc<Event>>,
     new: usize,

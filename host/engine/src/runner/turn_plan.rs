@@ -28,8 +28,8 @@ pub(super) struct TurnPlan {
 }
 
 impl RunnerInner {
-    /// Finds the run that a turn begins or continues, and records its start. The client of a run that has begun gets the
-    /// events so far.
+    /// Finds the run that a turn begins or continues, and records its start. The client of a run that has begun gets
+    /// the events so far.
     ///
     /// # Errors
     /// [`RunError::Stopped`] if there is nothing to do, the failure of a run that the request attaches to, and the
@@ -90,12 +90,12 @@ impl RunnerInner {
         credential::receive(message, &session.events, &verifier, services).await.map(Some)
     }
 
-    /// Checks whether there is something to do for a run that is new or continued. A finished run has nothing to do, unless
-    /// an answer has come since.
+    /// Checks whether there is something to do for a run that is new or continued. A finished run has nothing to do,
+    /// unless an answer has come since.
     ///
     /// # Errors
-    /// The failure of a run that a request attaches to, [`RunError::Cancelled`] for one that was cancelled, and
-    /// [`RunError::BadInput`] if a request would continue that.
+    /// The failure of the run that a request attaches to. [`RunError::Cancelled`] if the run was cancelled,
+    /// [`RunError::BadInput`] if the request would continue a cancelled run.
     async fn check_end(
         &self,
         key: &SessionKey,

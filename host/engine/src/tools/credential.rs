@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::provenance::Verifier;
 use crate::tools::confirmation::find_request;
 
-/// The key of an answer's status, which the session stores in place of the answer.
+/// The key of an answer's status, which the session stores instead of the answer.
 const STATUS: &str = "status";
 /// The credential is kept, so the call is made again.
 const RECEIVED: &str = "received";

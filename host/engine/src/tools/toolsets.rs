@@ -30,8 +30,8 @@ pub trait IntoToolset: Sized {
     /// Converts this into a shared toolset.
     fn into_toolset(self) -> Arc<dyn Toolset>;
 
-    /// Keeps only the tools of these names, as models see them or as their server knows them. Unknown names are ignored,
-    /// because the toolset may have them later.
+    /// Keeps only the tools of these names, as models see them or as their server knows them. Unknown names are
+    /// ignored, because the toolset may have them later.
     fn only<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> FilteredToolset {
         let names = names.into_iter().map(Into::into).collect();
         FilteredToolset { inner: self.into_toolset(), filter: ToolFilter::Names(names) }
@@ -135,7 +135,7 @@ enum ToolFilter {
 }
 
 impl ToolFilter {
-    /// Returns true if a tool of the toolset named `toolset` is to be kept.
+    /// Returns true if a tool of the toolset named `toolset` is kept.
     fn matches(&self, tool: &dyn Tool, toolset: &str) -> bool {
         match self {
             Self::Names(names) => {
@@ -180,7 +180,8 @@ impl WrapperToolset for FilteredToolset {
 pub struct PrefixedToolset {
     inner: Arc<dyn Toolset>,
     prefix: String,
-    /// The declarations of the tools that were resolved last. Most toolsets resolve the same ones before each model call.
+    /// The declarations of the tools that were resolved last. Most toolsets resolve the same ones before each model
+    /// call.
     renamed: Mutex<Vec<RenamedDeclaration>>,
 }
 

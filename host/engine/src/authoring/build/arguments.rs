@@ -1,6 +1,6 @@
 //! Deserialization of tool arguments.
 //!
-//! `tool.rs` of the Rust guest SDK has the same code, and the code of [`schema`](super::schema::schema): guests do not
+//! `tool.rs` of the Rust guest SDK repeats this code and the code of [`schema`](super::schema::schema). Guests do not
 //! depend on crates of the host, and a shared crate for two functions would be a dependency of every component.
 
 use hatchery_core::{JsonMap, ToolError};

@@ -31,7 +31,7 @@ use hatchery_core::{
 /// The future that a callback's closure returns.
 pub type Answer<'a, T> = BoxFuture<'a, Result<Option<T>, RunError>>;
 
-/// Defines for each hook point a trait of closures, and a function that returns such a closure as a callback.
+/// Defines for each hook point a trait of closures, and a function that wraps a closure in a callback.
 macro_rules! closures {
     ($( $(#[$doc:meta])* $point:ident $hook:ident $(($arg:ident: &$($type:tt)+))* -> $answer:ty; )*) => { $(
         #[doc = concat!("A closure for [`Callback::", stringify!($hook), "`].")]

@@ -123,7 +123,7 @@ fn describe(index: usize, tool: &dyn Tool) -> String {
     }
 }
 
-/// Returns why no provider accepts a name, or the beginning of names, of tools. `None` if it is valid.
+/// Returns the reason why no provider accepts a tool name, or a prefix of tool names. `None` if it is valid.
 pub(crate) fn invalid_name(name: &str) -> Option<&'static str> {
     let mut chars = name.chars();
     match chars.next() {

@@ -41,7 +41,7 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// Sets names of models that take over, in this order, if the model fails before it has answered. To be called
+    /// Sets the names of fallback models, which are tried in order if the model fails before it has answered. Call this
     /// after [`model`](Self::model); without a model of this name it has no effect.
     pub fn fallback(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         if let Some(ModelRef::Named(name)) = &self.llm.model {
@@ -63,8 +63,9 @@ impl LlmAgentBuilder {
         self
     }
 
-    /// Adds text to the beginning of the system instruction, which is sent unchanged in every request, so that providers
-    /// find it in their prompt caches. The [`instruction`](Self::instruction) is then sent before the user's message.
+    /// Adds text to the beginning of the system instruction, which is sent unchanged in every request, so that
+    /// providers find it in their prompt caches. The [`instruction`](Self::instruction) is then sent before the user's
+    /// message.
     pub fn static_instruction(self, text: impl Into<String>) -> Self {
         self.static_instruction_part(Part::text(text))
     }

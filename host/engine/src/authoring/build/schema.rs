@@ -20,7 +20,7 @@ pub fn schema<T: JsonSchema>() -> Value {
     schema.into()
 }
 
-/// Returns why a schema of arguments or answers is invalid. `None` if it is valid.
+/// Returns the reason why a schema of arguments or answers is invalid. `None` if it is valid.
 pub fn validation_error(schema: &Value) -> Option<String> {
     let Some(keywords) = schema.as_object() else { return Some(format!("it is {schema}, not an object")) };
     let names = match keywords.get("type") {

@@ -72,7 +72,7 @@ fn result(tool: &str, value: impl Serialize) -> Result<Value, ToolError> {
 }
 
 impl FunctionTool {
-    /// Sets the JSON Schema of the arguments, in place of the schema of the argument type.
+    /// Sets the JSON Schema of the arguments. Replaces the schema of the argument type.
     #[must_use]
     pub fn parameters(mut self, schema: Value) -> Self {
         Arc::make_mut(&mut self.declaration).parameters = Some(schema);
@@ -95,7 +95,7 @@ impl FunctionTool {
     }
 
     /// Sets whether a call that was interrupted when the host died may be made again, as by default. If not, the model
-    /// gets an error that says that the effect of the call is unknown.
+    /// gets an error: the effect of the call is unknown.
     #[must_use]
     pub fn idempotent(mut self, is_idempotent: bool) -> Self {
         self.is_idempotent = is_idempotent;

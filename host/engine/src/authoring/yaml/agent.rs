@@ -128,7 +128,7 @@ impl<'a> TreeLoader<'a> {
         format!("agent class `{class}` not found; available: {}{suggested}", quoted_list(&known))
     }
 
-    /// Refuses a file in an excluded folder, also if `path` leads there by links.
+    /// Refuses a file in an excluded folder, even if `path` leads there through links.
     fn check_not_excluded(&self, path: &Path) -> Result<(), ConfigError> {
         let excluded = self.options.excluded;
         let is_excluded = |path: PathBuf| excluded.iter().any(|folder| path.starts_with(folder));
@@ -195,7 +195,7 @@ impl<'a> TreeLoader<'a> {
         })
     }
 
-    /// Returns the model that an agent names, with those that take over.
+    /// Returns the model that an agent names, with its fallback models.
     fn model(&self, config: &AgentConfig, source: &Source<'_>) -> Result<Option<ModelRef>, ConfigError> {
         let name = config.model.clone().filter(|name| !name.trim().is_empty());
         if config.fallback.iter().any(|name| name.trim().is_empty()) {

@@ -20,7 +20,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns an error at the first place where `key` has this value, or any value if `value` is empty.
+    /// Returns an error at the first position where `key` has this value, or any value if `value` is empty.
     pub(super) fn error(&self, key: &str, value: &str, message: String) -> ConfigError {
         ConfigError::at(self.path, error::find(self.text, key, value), message)
     }

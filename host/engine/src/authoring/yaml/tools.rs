@@ -117,7 +117,7 @@ impl TreeLoader<'_> {
 struct FileTools<'a, 'l, 's> {
     loader: &'a mut TreeLoader<'l>,
     source: &'a Source<'s>,
-    /// The name in the definition, for the place of errors.
+    /// The name in the definition, for the location of errors.
     name: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Partial messages: what a run has streamed of messages that are not complete yet, for followers that come meanwhile.
+//! Partial messages: the streamed parts of messages that are not complete yet, for followers that join in between.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

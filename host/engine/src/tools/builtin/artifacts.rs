@@ -51,7 +51,7 @@ impl Tool for LoadArtifacts {
             json!(names)
         ));
         let (artifacts, key) = (&cx.invocation.services.artifacts, &cx.invocation.session_key);
-        // The model can request all artifacts of the session at once.
+        // The model can request all artifacts of the session in one call.
         let mut rest = MAX_LOADED_BYTES;
         for name in requested_names(request) {
             let part = match artifacts.load_within(key, &name, None, rest).await {

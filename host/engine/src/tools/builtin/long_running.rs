@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use hatchery_core::{FunctionDeclaration, Tool, WrapperTool};
 
-/// Marks a tool as long-running. It is called at once, and its return value is an intermediate result. The final result
-/// is sent later, as a function response with the call's id.
+/// Marks a tool as long-running. It is called immediately, and its return value is an intermediate result. The final
+/// result is sent later, as a function response with the call's id.
 pub struct LongRunning {
     inner: Arc<dyn Tool>,
     declaration: Arc<FunctionDeclaration>,

@@ -133,7 +133,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// Adds the schemas of indexed values: the first one inline, and a second one, of an `enum` beside a `const`, in
+/// Adds the schemas of indexed values: the first one inline, and a second one, of an `enum` next to a `const`, in
 /// `allOf`.
 fn add_constraints(schema: &mut JsonMap, indexed: Vec<Value>) {
     let mut indexed = indexed.into_iter().filter_map(|schema| match schema {
@@ -151,7 +151,8 @@ fn add_constraints(schema: &mut JsonMap, indexed: Vec<Value>) {
     }
 }
 
-/// Moves references into `allOf`, behind a keyword that counts a step. Older drafts ignore keywords beside a reference.
+/// Moves references into `allOf`, behind a keyword that counts a step. Older drafts ignore keywords next to a
+/// reference.
 fn count_references(schema: &mut JsonMap) {
     let mut references = Vec::new();
     for key in REFERENCES {

@@ -1,7 +1,7 @@
 //! Fuel for checks: counts steps of the check on the current thread and interrupts it at a limit.
 //!
-//! Each access of the validator to a value is a step, and so is each comparison and each resolved reference. Reading a
-//! string costs steps in proportion to its length, and many more if patterns are matched, because a match cannot be
+//! Each access of the validator to a value, each comparison and each resolved reference is a step. Reading a string
+//! costs steps in proportion to its length, and many more if patterns are matched, because a match cannot be
 //! interrupted. A check over its limit is interrupted by unwinding, because the validator has no way to stop early.
 
 use std::cell::{Cell, RefCell};
@@ -80,7 +80,7 @@ impl RunBudget {
     }
 }
 
-/// Counts the reference beside it.
+/// The keyword that counts the reference next to it.
 pub(super) struct Step;
 
 impl<'i> Keyword<'i, CountedJson> for Step {
