@@ -131,7 +131,7 @@ fn decode_bytes(text: &str) -> Result<Bytes, String> {
     decoded.map(Bytes::from).map_err(|error| format!("a file is not Base64: {error}"))
 }
 
-/// Returns Base64 for a place in which `/` and `+` have a meaning.
+/// Returns URL-safe Base64, without `/` and `+`.
 pub(crate) fn encode_url_safe(text: &str) -> String {
     URL_SAFE_NO_PAD.encode(text)
 }

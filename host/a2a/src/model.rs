@@ -137,7 +137,7 @@ pub struct Task {
     pub metadata: JsonMap,
 }
 
-/// An item of a stream. The answer to a message is one too: a task or a message.
+/// An item of a stream, or the answer to a message: a task or a message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Update {
     Task(Task),

@@ -245,7 +245,7 @@ pub(crate) fn set_message_id(parts: &mut [HostPart], id: &str) {
     set_on_first(parts, MESSAGE_ID, id.into());
 }
 
-/// Remembers that the user has sent a text, which became the function response that is the first part.
+/// Remembers that the first part, a function response, was a text of the user.
 pub(crate) fn mark_as_text(parts: &mut [HostPart]) {
     set_on_first(parts, IS_TEXT, true.into());
 }
@@ -314,7 +314,7 @@ mod tests {
             let metadata = JsonMap::from_iter([("origin".into(), json!("a"))]);
             let expected = Part { metadata, ..Part::new(PartContent::Data(call.clone())) };
             assert_eq!(send(&HostPart::text(text), &[]), Some(expected));
-            // The call of a client becomes such a text.
+            // The call of a client becomes a text of this form.
             let from_client = receive_from_client(data_part("function_call", key, call.clone()));
             assert_eq!(send(&from_client, &[]), Some(Part::new(PartContent::Data(call.clone()))));
         }

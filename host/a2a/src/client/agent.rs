@@ -279,8 +279,8 @@ impl Exchange<'_> {
     }
 }
 
-/// Guard that cancels a task when it is dropped before the task has ended, because the run was cancelled, has failed or
-/// took too long. Does not cancel the task of a run that can be continued.
+/// Guard that cancels a task if it is dropped before the task has ended: the run was cancelled, has failed or took too
+/// long. Does not cancel the task of a run that can be continued.
 struct AbandonedTask {
     open: Arc<Connection>,
     invocation: Arc<Invocation>,

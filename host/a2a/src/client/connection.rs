@@ -38,7 +38,7 @@ pub(super) struct ReceivedMessage<T> {
 /// The items of a stream.
 pub(super) type Updates = BoxStream<'static, Result<ReceivedMessage<Update>, ClientError>>;
 
-/// A call over JSON-RPC. Written as it is: `json!` would copy the parameters.
+/// A call over JSON-RPC. A struct, because `json!` would copy the parameters.
 #[derive(Serialize)]
 struct Call<'a> {
     jsonrpc: &'a str,

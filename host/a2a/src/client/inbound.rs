@@ -354,7 +354,7 @@ fn append_parts(parts: &mut Vec<Part>, more: Vec<Part>) {
     }
 }
 
-/// Returns an event with the fields in ADK's metadata keys. Values of other types are left out. Of the actions only two
+/// Returns an event with the fields in ADK's metadata keys. Values of other types are omitted. Of the actions only two
 /// flags are read: a peer changes neither state nor the flow of other agents.
 fn event_data(metadata: &JsonMap) -> EventData {
     let flag = |key: &str| metadata_value(metadata, "actions").and_then(|actions| actions.get(key)?.as_bool());

@@ -1,4 +1,4 @@
-//! A remote agent: its card, which is read when it is needed, and the connection that the card describes.
+//! A remote agent: its card, which is read lazily, and the connection that the card describes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ impl Peer {
         Arc::new(Self { config, connection: Mutex::default() })
     }
 
-    /// Returns the connection, for which the card is read if that was long ago.
+    /// Returns the connection. Reads the card first if it is outdated.
     pub(super) async fn connection(&self) -> Result<Arc<Connection>, ClientError> {
         let known = self.connection.lock_unpoisoned().clone();
         if let Some((_, connection)) = known.filter(|(read, _)| read.elapsed() < CARD_LIFETIME) {

@@ -38,7 +38,7 @@ impl A2aService {
         }
     }
 
-    /// Returns when the card of an app last changed; an equal card after a reload counts as unchanged.
+    /// Returns the time at which the card of an app last changed. An equal card after a reload counts as unchanged.
     pub(super) fn card_changed(&self, app: &App) -> SystemTime {
         // Its URL differs between clients, unless there is a public one.
         let url = self.settings().public_url.clone().unwrap_or_default();

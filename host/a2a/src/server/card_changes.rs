@@ -17,8 +17,8 @@ struct CardChange {
 }
 
 impl CardChanges {
-    /// Returns when an app's card last changed, in full seconds: `now` for a new card. Two cards of an app never have
-    /// the same time. Forgets apps for which `exists` returns false.
+    /// Returns the time at which an app's card last changed, in full seconds: `now` for a new card. Two cards of an app
+    /// never have the same time. Forgets apps for which `exists` returns false.
     pub(super) fn last_modified(
         &self,
         app: &str,

@@ -23,11 +23,11 @@ const METADATA_KEY: &str = "temp:a2a_metadata";
 /// The state key with the id of the message, while the run lasts.
 const MESSAGE_ID_KEY: &str = "temp:a2a_message_id";
 
-/// Checks a message as far as this is possible without its task.
+/// Checks the parts of a message that do not depend on its task.
 ///
 /// # Errors
-/// If the message has no id or no parts, is one of an agent, or has a file of a type that is not one of `input_modes`,
-/// or if its sender accepts no type of answers.
+/// If the message has no id or no parts, its role is not the user, a file has none of the types `input_modes`, or its
+/// sender accepts no type of answers.
 pub(super) fn check(request: &SendRequest, input_modes: &[String]) -> Result<(), A2aError> {
     let SendRequest { message, accepted_output_modes: accepted, .. } = request;
     if message.id.is_empty() {
@@ -68,8 +68,8 @@ fn is_accepted(media_type: &str, input_modes: &[String]) -> bool {
     is_text || input_modes.iter().any(|mode| hatchery_core::matches_wildcard(mode, &media_type))
 }
 
-/// Returns the message for the agents. A text answers the call that a task waits for, if there is exactly one that is
-/// no request for a decision; files stay beside the answer.
+/// Returns the message for the agents. A text answers the call that a task waits for, if there is exactly one and it
+/// does not request a decision. Files are kept in addition to the answer.
 ///
 /// # Errors
 /// If the task waits for other calls than the message answers.

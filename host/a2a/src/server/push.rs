@@ -70,7 +70,7 @@ struct PushRecord {
 }
 
 impl PushRecord {
-    /// Reads a record. A record that is invalid is taken as empty, and a configuration that is invalid is left out.
+    /// Reads a record. An invalid record counts as empty, and an invalid configuration is omitted.
     fn from_state(state: Value, key: &SessionKey) -> Self {
         let mut record: Self = serde_json::from_value(state).unwrap_or_else(|error| {
             tracing::warn!(task = &*key.id, "stored push configurations are invalid and are not used: {error}");
@@ -105,7 +105,7 @@ impl PushRecord {
     }
 }
 
-/// Returns the change that stores these reports, in place of the time of earlier versions.
+/// Returns the change that stores these reports. They replace the time that earlier versions stored.
 fn report_changes(reports: &Reports) -> [(String, Value); 2] {
     [("reports".into(), json!(reports)), ("reported".into(), Value::Null)]
 }
@@ -117,7 +117,7 @@ impl PushSender {
         Self(Arc::new(SenderInner { runner, delivery, watched, change }))
     }
 
-    /// Replaces the egress policy and the limits, also those of tasks that are followed. Without a policy, nothing is
+    /// Replaces the egress policy and the limits, including the limits of followed tasks. Without a policy, nothing is
     /// sent.
     pub(super) fn configure(&self, egress: Option<Arc<dyn Egress>>, limits: PushLimits) {
         self.0.delivery.store(egress.map(|egress| Arc::new(Delivery::new(egress, limits))));
@@ -142,8 +142,8 @@ impl PushSender {
         })
     }
 
-    /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), its state is sent unless it is of
-    /// the time `reported`. The first configuration of a task determines the revision after which events are sent.
+    /// Adds or replaces a configuration. Once the task is [watched](PushSender::watch), its state is sent unless it is
+    /// of the time `reported`. The first configuration of a task determines the revision after which events are sent.
     ///
     /// # Errors
     /// If a value is too large, the URL is not allowed, or the task has too many configurations.
@@ -242,8 +242,8 @@ impl PushSender {
         Ok(())
     }
 
-    /// Sends the notifications of a task until it ends or waits. If the task is watched already, it is checked once more
-    /// afterwards.
+    /// Sends the notifications of a task until it ends or waits. If the task is watched already, it is checked once
+    /// more afterwards.
     pub(super) fn watch(&self, app: &str, task: &TaskId) {
         let key = session(app, task);
         match self.0.watched.lock_unpoisoned().entry(key.clone()) {
@@ -329,7 +329,7 @@ impl PushSender {
         }
     }
 
-    /// Stores that a state of a task was sent. Configurations that were replaced meanwhile are left out.
+    /// Stores that a state of a task was sent. Configurations that were replaced since are omitted.
     async fn write_reports(&self, key: &SessionKey, notified: &Configs, stored: &StoredTask) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         let (Some(PushRecord { configs, mut reports, .. }), Some(time)) = (self.read(key).await?, stored.updated_at())
@@ -343,8 +343,8 @@ impl PushSender {
         self.write(key, changes).await
     }
 
-    /// Deletes the configurations of a task that know its end, with their credentials. Those that were set after the last
-    /// notification are kept for the next notification.
+    /// Deletes the configurations of a task that know its end, with their credentials. Those that were set after the
+    /// last notification are kept for the next notification.
     async fn finish(&self, key: &SessionKey, notified: &Configs) -> Result<(), A2aError> {
         let _guard = self.0.change.lock().await;
         let Some(PushRecord { mut configs, .. }) = self.read(key).await? else { return Ok(()) };
@@ -355,8 +355,8 @@ impl PushSender {
         self.write(key, JsonMap::from_iter([("configs".into(), json!(configs))])).await
     }
 
-    /// Sends an update to the URLs of these configurations of a task. Clients of version 0.3 get the whole task when its
-    /// state changes.
+    /// Sends an update to the URLs of these configurations of a task. Clients of version 0.3 get the whole task when
+    /// its state changes.
     ///
     /// # Errors
     /// The errors of the session service, and an error if this host sends no notifications any more.

@@ -16,8 +16,8 @@ use crate::model::{PushConfig, SendRequest, Update};
 /// A run that has begun, with the task that it is part of.
 pub(super) struct StartedRun {
     pub(super) task: TaskId,
-    /// The id of the run. `None` for an answer that waits for an earlier turn of its session, which may change the run
-    /// that it continues.
+    /// The id of the run. `None` for an answer that waits for an earlier turn of its session: that turn may change the
+    /// run to continue.
     pub(super) run: Option<String>,
     /// The events of the run; ends when the run does, or waits.
     pub(super) events: BoxStream<'static, Result<Arc<Event>, RunError>>,

@@ -1,5 +1,5 @@
-//! Ids of tasks. A task consists of the runs of one message and of the answers to it; its id names the first of them
-//! and the context, which is the session. So a task is found again by any host and at any time.
+//! Ids of tasks. A task consists of the runs of one message and of the answers to it. Its id names the first run and
+//! the context, which is the session. So a task is found again by any host and at any time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +34,8 @@ impl TaskId {
         Self { uuid: Uuid::new_v4(), context, user }
     }
 
-    /// Returns the id of the task that a message begins in a context that its client has chosen. The same message, whose
-    /// id is part of the content, always begins the same task.
+    /// Returns the id of the task that a message begins in a context that its client has chosen. The same message,
+    /// whose id is part of the content, always begins the same task.
     pub(super) fn for_message(context: String, content: &Content, user: Option<Arc<str>>) -> Self {
         // Contents consist of texts and JSON, so writing them cannot fail.
         let content = serde_json::to_vec(content).unwrap_or_default();
