@@ -224,7 +224,7 @@ fn app_file(path: String, text: String) -> AppFile {
     AppFile { path, text, sha256 }
 }
 
-/// Returns why an app in a folder would not serve.
+/// Returns the reason why an app in a folder would not serve.
 fn check_folder(
     app: &str,
     folder: &Path,
@@ -248,7 +248,7 @@ fn check_folder(
 }
 
 /// Reads the YAML files of a folder and those below it, except in the folders of other apps unless `reads_other_apps`.
-/// Hidden files and links are left out.
+/// Hidden files and links are omitted.
 fn read_folder(folder: &Path, reads_other_apps: bool) -> Result<Texts, AppFilesError> {
     let mut texts = Texts::new();
     let mut folders = vec![(folder.to_owned(), 0)];

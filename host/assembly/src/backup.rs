@@ -44,7 +44,7 @@ pub enum BackupError {
 }
 
 /// Copies everything that hosts with this configuration have stored on this machine to the new folder `target`, with
-/// the names of a data folder. Hosts may run meanwhile. Sessions are copied before the artifacts that they refer to.
+/// the names of a data folder. Hosts may be running. Sessions are copied before the artifacts that they refer to.
 ///
 /// # Errors
 /// If the target is not empty, or something cannot be read or written. The target is incomplete then.

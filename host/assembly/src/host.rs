@@ -38,7 +38,7 @@ use crate::source::AppSource;
 /// Agents from a folder and from Rust code, with the services that they run on.
 ///
 /// Runs of one session wait for each other; runs of different sessions are independent. A host that watches its folder
-/// applies changes of files while it runs; active runs finish with the code that they have started with.
+/// applies changes of files while it runs. Active runs finish with the code that they have started with.
 pub struct Host {
     live: Arc<LiveConfig>,
     /// The configuration file, for error messages.
@@ -146,7 +146,7 @@ impl Host {
     /// Adds a part of the program that was made from the configuration `used` and follows its changes.
     ///
     /// # Errors
-    /// If another configuration is in force meanwhile, and the part refuses it.
+    /// If the configuration has changed in between, and the part refuses the new one.
     pub async fn follow_config(&self, subscriber: Arc<dyn ConfigSubscriber>, used: &Config) -> Result<(), String> {
         self.live.subscribe(subscriber, used).await
     }

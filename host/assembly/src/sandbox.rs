@@ -19,8 +19,8 @@ const COMPONENT: &str = "components/sandbox.wasm";
 pub(crate) struct CodeSandbox(Arc<Sandbox>);
 
 impl CodeSandbox {
-    /// `file` replaces the places of an installation. With `preload` the component is compiled when an agent refers to
-    /// it, otherwise when code runs first.
+    /// `file` replaces the search path. With `preload` the component is compiled when an agent refers to it, otherwise
+    /// when code runs first.
     pub(crate) fn new(file: Option<PathBuf>, options: &LoadOptions, preload: bool) -> Self {
         let files = match file {
             Some(file) => vec![file],
@@ -65,7 +65,7 @@ impl CodeSandbox {
     }
 }
 
-/// Returns the places of the component, in the order of precedence: the user's data folder, the folder of the program,
+/// Returns the search path of the component, in order of precedence: the user's data folder, the folder of the program,
 /// and the installation that the program is in.
 fn installed_files(program: Option<&Path>, environment: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let absolute = |name| environment(name).map(PathBuf::from).filter(|path| path.is_absolute());
@@ -82,7 +82,7 @@ fn installed_files(program: Option<&Path>, environment: impl Fn(&str) -> Option<
 
 /// The executor of a component that is loaded on first use.
 struct Sandbox {
-    /// The places of the component. The first that exists counts.
+    /// The search path of the component. The first file that exists is used.
     files: Vec<PathBuf>,
     options: LoadOptions,
     preload: bool,

@@ -1,7 +1,7 @@
 //! The settings in force, each with its origin.
 //!
 //! Values come from the types that the host uses, so that a value of the file that is not trusted is not reported as
-//! one in force. Of keys that may hold secrets or describe other systems there is only the place, not the value.
+//! one in force. Keys that may hold secrets or describe other systems have a location, but no value.
 
 mod lines;
 mod values;
@@ -113,7 +113,7 @@ impl SettingsReport {
 }
 
 impl Setting {
-    /// Returns a setting of the command line. Credentials in a URI are left out.
+    /// Returns a setting of the command line. Credentials in a URI are omitted.
     pub fn from_flag(key: &str, flag: &str, value: &str) -> Self {
         let origin = Origin::Flag { flag: flag.to_owned() };
         Self { key: key.to_owned(), value: Some(without_credentials(value).into()), origin }

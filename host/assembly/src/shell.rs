@@ -21,8 +21,8 @@ pub fn quote_path(path: &Path) -> String {
     if text.starts_with('-') { quote(&format!("./{text}")) } else { quote(&text) }
 }
 
-/// Returns two `curl` commands that create a session of an app at the server `url` and send a message, with an API key
-/// in `KEY` if the server has authentication.
+/// Returns two `curl` commands that create a session of an app at the server `url` and send a message. They read an API
+/// key from `KEY` if the server has authentication.
 pub fn session_commands(url: &str, app: &str, has_auth: bool) -> String {
     let session = quote(&format!("{url}/apps/{}/users/me/sessions/first", percent_encode(app)));
     let message = json!({

@@ -22,7 +22,7 @@ pub trait AppSource: Send + Sync {
     /// Returns the names of all apps, sorted.
     fn app_names(&self) -> Vec<String>;
 
-    /// Returns where the app of this name comes from. The default is a Rust program, for sources without files.
+    /// Returns the origin of the app of this name. The default is a Rust program, for sources without files.
     fn app_origin(&self, _name: &str) -> AppOrigin {
         AppOrigin::Native
     }
@@ -157,7 +157,7 @@ pub struct CatalogReport {
 }
 
 impl CatalogReport {
-    /// Returns why there is no app with this name, if a file of that name cannot be used or another file has the name.
+    /// Returns the reason why there is no app with this name, if its file cannot be used or another file has the name.
     pub fn reason_for_missing_app(&self, name: &str) -> Option<&str> {
         let named = format!(" named `{name}`");
         let claims = |file: &&FileReport| {

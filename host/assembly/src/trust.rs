@@ -1,8 +1,8 @@
 //! Trust in folders: the operator's decision that the configuration of a served folder may reach outside of it.
 //!
 //! `hatchery.yaml` is part of the folder, so its author need not be the operator. Settings that stay inside of the
-//! folder take effect at once. Every [`ExternalAccess`] needs a decision of the operator that is stored elsewhere: in
-//! the user's [`TrustStore`], or on the command line. [`ConfigSource`] reads a configuration and removes untrusted
+//! folder take effect immediately. Every [`ExternalAccess`] needs a decision of the operator that is stored elsewhere:
+//! in the user's [`TrustStore`], or on the command line. [`ConfigSource`] reads a configuration and removes untrusted
 //! settings.
 //!
 //! Trust covers the text of `hatchery.yaml` only, not the components and agents in the folder. A component that

@@ -75,7 +75,7 @@ pub struct VertexConfig {
     pub extension: String,
     /// The account that calls it.
     pub service_account: ServiceAccountConfig,
-    /// The operation of the extension. Default: `execute`, which runs the code as it is.
+    /// The operation of the extension. Default: `execute`, which runs the code unchanged.
     #[serde(default)]
     pub operation: VertexOperation,
     /// Base URL of the service. Default: the service in the location of the extension.
@@ -185,7 +185,7 @@ impl VertexConfig {
         Ok(policy)
     }
 
-    /// Returns the settings of an executor. `None` if they are invalid, which is an error when the file is read.
+    /// Returns the settings of an executor. `None` if they are invalid: reading the file reports that error.
     pub(crate) fn settings(&self, name: &str) -> Option<VertexSettings> {
         let Ok(Credentials::Google(account)) = self.service_account.credentials() else { return None };
         Some(VertexSettings {

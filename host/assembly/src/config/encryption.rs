@@ -19,7 +19,7 @@ pub struct EncryptionConfig {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlainDataConfig {
-    /// It is read as it is.
+    /// It is read unchanged.
     #[default]
     Accept,
     /// It is an error.
@@ -48,7 +48,7 @@ pub struct EncryptionKeyConfig {
 }
 
 impl EncryptionConfig {
-    /// Checks that each key has one place.
+    /// Checks that each key has one source.
     ///
     /// # Errors
     /// The problem, with the key.

@@ -170,7 +170,7 @@ impl IntegrationConfig {
         Ok(OutboundPolicy { network, private_network })
     }
 
-    /// Returns the settings of the toolset. `None` if they are invalid, which is an error when the file is read.
+    /// Returns the settings of the toolset. `None` if they are invalid: reading the file reports that error.
     pub(crate) fn settings(&self, egress: Arc<HostEgress>) -> Option<ApiSettings> {
         let document = DocumentSource::Integration(Box::new(self.resource().ok()?));
         let default = Limits::default();

@@ -294,7 +294,7 @@ impl McpConfig {
 }
 
 impl McpServerConfig {
-    /// Returns the settings of the server. `None` if they are invalid, which is an error when the file is read.
+    /// Returns the settings of the server. `None` if they are invalid: reading the file reports that error.
     pub(super) fn settings(&self, name: &str, credentials: &Arc<dyn CredentialService>) -> Option<ServerConfig> {
         let default = Limits::default();
         let oauth = self.oauth.as_ref().zip(self.url.as_ref());

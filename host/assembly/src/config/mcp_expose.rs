@@ -65,7 +65,7 @@ pub struct McpResourceConfig {
     /// The folder of the configuration.
     #[serde(skip)]
     pub(super) root: PathBuf,
-    /// A text for people and models.
+    /// A description for people and models.
     #[serde(default)]
     pub description: String,
     /// The media type. Default: the media type of the file's extension.

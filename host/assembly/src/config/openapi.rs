@@ -100,7 +100,7 @@ pub struct AuthConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApiKeyConfig {
-    /// Its place in requests.
+    /// The location of the key in requests.
     #[serde(rename = "in")]
     pub location: ApiKeyLocation,
     /// The name of the header, of the parameter or of the cookie.
@@ -164,7 +164,7 @@ pub struct ServiceAccountConfig {
     pub scopes: Vec<String>,
 }
 
-/// All operations or none, the ones that write, or the operations of these names.
+/// All operations, no operations, the operations that write, or the operations with these names.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum ApiConfirmation {
@@ -260,7 +260,7 @@ impl ApiConfig {
         Ok(OutboundPolicy { network, private_network })
     }
 
-    /// Returns the settings of the API. `None` if they are invalid, which is an error when the file is read.
+    /// Returns the settings of the API. `None` if they are invalid: reading the file reports that error.
     pub(crate) fn settings(&self, egress: Arc<HostEgress>) -> Option<ApiSettings> {
         let default = Limits::default();
         Some(ApiSettings {

@@ -23,7 +23,7 @@ pub struct RetrievalConfig {
     pub description: String,
     /// Patterns of the paths of files, or of the names of artifacts, in which `*` matches any text. Default: all.
     pub include: Option<Vec<String>>,
-    /// Maximum size of a file. Larger ones are left out. Default: 1 MiB.
+    /// Maximum size of a file. Larger files are skipped. Default: 1 MiB.
     pub max_file: Option<ByteSize>,
     /// Maximum number of files. Default: 10,000.
     pub max_files: Option<usize>,

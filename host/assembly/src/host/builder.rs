@@ -25,7 +25,7 @@ use crate::services::{ServiceOverrides, ServiceSource};
 use crate::storage::Storage;
 use crate::trust::{ConfigSource, LoadedConfig, TrustStore};
 
-/// The file in the data folder that records which component owns which name.
+/// The file in the data folder with the owners of names.
 pub const NAMES_FILE: &str = "names.json";
 
 /// Options of a [`Host`](crate::Host). Everything is optional: without a folder the host has native agents only.
@@ -102,16 +102,16 @@ impl HostBuilder {
         Self { code_cache: CodeCacheFolder::Folder(folder), ..self }
     }
 
-    /// Sets the file that remembers which component owns which name, so that a second file with the same names takes
-    /// nothing away at the next start. Only a host that watches its folder writes it. Default: in the data folder;
-    /// nowhere if data is kept in memory.
+    /// Sets the file that records which component owns which name. A later component with the same names does not take
+    /// them over at the next start. Only a host that watches its folder writes it. Default: in the data folder; nowhere
+    /// if data is kept in memory.
     #[must_use]
     pub fn names_file(self, file: Option<PathBuf>) -> Self {
         Self { names_file: file, ..self }
     }
 
     /// Sets the component of the default code executor, `sandbox`. Default: `components/sandbox.wasm` in the user's
-    /// data folder of Hatchery, beside the program, or in `share/hatchery` of its installation.
+    /// data folder of Hatchery, next to the program, or in `share/hatchery` of its installation.
     #[must_use]
     pub fn code_sandbox(self, file: impl Into<PathBuf>) -> Self {
         Self { code_sandbox: Some(file.into()), ..self }
@@ -249,8 +249,8 @@ impl HostBuilder {
         Self { deterministic_mode: Some(mode), ..self.reproducible() }
     }
 
-    /// Disables features by which two runs of the same conversation differ: compaction, whose summaries arrive at any
-    /// time, and the recorder plugin, which would add to the recordings that are played.
+    /// Disables features that make two runs of the same conversation differ: compaction, whose summaries arrive at any
+    /// time, and the recorder plugin, which would add to the replayed recordings.
     #[must_use]
     pub fn reproducible(self) -> Self {
         Self { is_reproducible: true, ..self }

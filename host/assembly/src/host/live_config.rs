@@ -171,8 +171,8 @@ impl LiveConfig {
         service
     }
 
-    /// Adds a part of the program that was made from `used`. If another configuration is in force meanwhile, it is
-    /// applied to the part.
+    /// Adds a part of the program that was made from `used`. If the configuration has changed in between, it is applied
+    /// to the part.
     ///
     /// # Errors
     /// If the part refuses it.
@@ -412,7 +412,7 @@ fn has_embedder(config: &Config, folder: &str) -> bool {
     config.retrieval.get(folder).is_some_and(|folder| folder.embedder.is_some())
 }
 
-/// Returns keys for people, each of them once.
+/// Returns keys as human-readable text, without duplicates.
 fn quote_keys(keys: &[&str]) -> String {
     let mut seen = BTreeSet::new();
     let keys: Vec<_> = keys.iter().filter(|key| seen.insert(**key)).map(|key| format!("`{key}`")).collect();

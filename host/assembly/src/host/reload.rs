@@ -12,8 +12,8 @@ use crate::trust::ConfigSource;
 /// Interval at which the files are checked. A check costs microseconds.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Applies the configuration whenever its files have changed, until the host is dropped. One that was refused is tried
-/// again with the next generation of the catalog, which may have a plugin that was missing.
+/// Applies the configuration whenever its files have changed, until the host is dropped. A refused configuration is
+/// applied again with the next generation of the catalog, which may have the missing plugin.
 pub(super) async fn follow_files(live: Weak<LiveConfig>, mut files: FileStamps) {
     let mut interval = tokio::time::interval(POLL_INTERVAL);
     let mut refused_at = None;

@@ -164,9 +164,9 @@ fn strictness(policy: SignaturePolicy) -> u8 {
     }
 }
 
-/// Returns the configuration in force without the access that is no longer trusted: grants of components, MCP
-/// servers, remote agents, APIs, integrations, code executors and push notifications are those of `restricted`.
-/// Components keep their signatures and digests.
+/// Returns the configuration in force without the access that is no longer trusted. Takes grants of components, MCP
+/// servers, remote agents, APIs, integrations, code executors and push notifications from `restricted`. Components keep
+/// their signatures and digests.
 pub(super) fn withdraw_untrusted(in_force: &Config, restricted: Config) -> Config {
     let mut config = in_force.clone();
     config.limits = restricted.limits;

@@ -10,7 +10,8 @@ use super::Host;
 /// How long [`Host::stop`] waits for runs that it has cancelled, and for a change of the configuration in progress.
 const MAX_RUN_WAIT: Duration = Duration::from_secs(2);
 
-/// How long plugins, connections and code executors may take to close. Those that run code in containers give up earlier.
+/// How long plugins, connections and code executors may take to close. Those that run code in containers give up
+/// earlier.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(11);
 
 /// How long the services of sessions and memory may take to complete what they do.
@@ -20,16 +21,17 @@ const MAX_STORE_WAIT: Duration = Duration::from_secs(5);
 const SILENT_WAIT: Duration = Duration::from_millis(500);
 
 impl Host {
-    /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers and
-    /// the code executors. What does not close within eleven seconds is given up, with a warning in the log.
+    /// Waits until no run is active, then closes the plugins, the toolsets of all apps, the connections to MCP servers
+    /// and the code executors. Everything that does not close within eleven seconds is abandoned, with a warning in the
+    /// log.
     pub async fn close(self) {
         self.runner.drain().await;
         self.close_parts().await;
     }
 
-    /// [Closes](Host::close) the host and its services of sessions and memory within 18 seconds, for the end of the process:
-    /// stops active runs, which the next start can continue, and gives up what does not end. The configuration changes no
-    /// more.
+    /// [Closes](Host::close) the host and its services of sessions and memory within 18 seconds, for the end of the
+    /// process. Stops active runs, which the next start can continue, and abandons everything that does not end in
+    /// time. The configuration changes no more.
     pub async fn stop(self) {
         self.runner.stop_runs();
         tokio::join!(

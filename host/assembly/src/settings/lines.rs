@@ -1,4 +1,5 @@
-//! The lines of the keys of a YAML file. They are found by parsing up to a key and failing there: errors have a place.
+//! The lines of the keys of a YAML file. They are found by parsing up to a key and failing there: errors have a
+//! location.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -89,7 +90,7 @@ impl<'de> Visitor<'de> for Find<'_> {
     }
 }
 
-/// Returns whether a key has a name; fails at the last one of a path.
+/// Returns true if a key has a name. Fails at the last key of a path.
 struct Key<'a> {
     name: &'a str,
     is_last: bool,

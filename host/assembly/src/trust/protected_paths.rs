@@ -55,8 +55,8 @@ impl ProtectedPaths {
     }
 
     /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the
-    /// server, a folder of recordings or the audit log, and that none allows to write an OpenAPI document or an agent
-    /// card.
+    /// server, a folder of recordings, or the audit log. Checks that no grant allows writing an OpenAPI document or an
+    /// agent card.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.

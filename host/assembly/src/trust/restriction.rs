@@ -110,7 +110,7 @@ fn restrict_compilation(limits: &mut CompileLimits) {
     };
 }
 
-/// Returns why a component is not loaded. Clients can read it, so it contains neither values nor paths.
+/// Returns the reason why a component is not loaded. Clients can read it, so it contains neither values nor paths.
 fn component_refusal(component: &str, keys: &str, reason: &UntrustedReason) -> String {
     format!(
         "component `{component}` is not loaded: {FILE_NAME} requests access outside of its folder ({keys}), but {reason}; \
@@ -118,7 +118,7 @@ fn component_refusal(component: &str, keys: &str, reason: &UntrustedReason) -> S
     )
 }
 
-/// Returns why a part of the configuration, such as an MCP server, is not used.
+/// Returns the reason why a part of the configuration, such as an MCP server, is not used.
 fn refusal(what: &str, name: &str, reason: &UntrustedReason) -> String {
     format!(
         "the {what} `{name}` is not used: {FILE_NAME} requests access outside of its folder for it, but {reason}; the operator \

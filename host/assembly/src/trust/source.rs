@@ -44,7 +44,7 @@ impl ConfigSource {
         Self { folder: folder.into(), named: None, store: None, is_required: false, has_network: true }
     }
 
-    /// Trusts the folder as far as this list does.
+    /// Trusts the folder if this list does.
     #[must_use]
     pub fn with_trust_store(self, store: Option<TrustStore>) -> Self {
         Self { store, ..self }

@@ -72,7 +72,7 @@ pub struct OpenIdConnectConfig {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UserApiKeyConfig {
-    /// Its place in requests.
+    /// The location of the key in requests.
     #[serde(rename = "in")]
     pub location: ApiKeyLocation,
     /// The name of the header, of the parameter or of the cookie.

@@ -345,8 +345,8 @@ impl HostBuilder {
     }
 }
 
-/// Adds the items of a configuration that YAML agents can refer to: its toolsets, remote agents and code executors. With
-/// them, agents can be loaded without a host. Nothing is connected, and no file is written.
+/// Adds the items of a configuration that YAML agents can refer to: its toolsets, remote agents and code executors.
+/// With them, agents can be loaded without a host. Nothing is connected, and no file is written.
 ///
 /// # Errors
 /// If no model provider has a configured embedder. All items except the searched folders are added even then.
@@ -376,7 +376,8 @@ fn install_tls_provider() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// Creates the plugins of the configuration. Plugins of the program take precedence over plugins that come with the host.
+/// Creates the plugins of the configuration. Plugins of the program take precedence over plugins that come with the
+/// host.
 fn configure_plugins(
     config: &Config,
     file: &Path,
@@ -413,7 +414,7 @@ fn watch_catalog(catalog: &CatalogHandle, apps: &Arc<dyn AppSource>, runner: &Ru
     tokio::spawn(follow_changes(catalog.subscribe(), apps.clone(), runner.clone()));
 }
 
-/// Returns the store of eval sets and results: in the data folder, with the sets beside the agents of the served
+/// Returns the store of eval sets and results: in the data folder, with the sets next to the agents of the served
 /// folder.
 fn eval_store(storage: &Storage, folder: Option<&Path>) -> EvalStore {
     let store = match storage {

@@ -81,7 +81,7 @@ pub(super) fn external_api(api: &ApiConfig, folder: &Path) -> Vec<(String, Strin
         .collect()
 }
 
-/// Returns the account that the host would act as, as key and value, also if its key is inside of the folder.
+/// Returns the account that the host would act as, as key and value, even if its key is inside of the folder.
 fn external_account(prefix: &str, account: &ServiceAccountConfig) -> (String, String) {
     let (key, value) = match (&account.file, &account.json) {
         (Some(file), _) => (".file", file.display().to_string()),
