@@ -82,7 +82,7 @@ fn mark(status: EvalStatus) -> (anstyle::Style, &'static str) {
     }
 }
 
-/// Returns why a case has not passed, one sentence each.
+/// Returns the reasons why a case has not passed, one sentence each.
 fn reasons(case: &CaseSummary) -> Vec<String> {
     let of_metric = |metric: &MetricSummary| {
         let explanation = metric.explanation.as_ref().map(|text| format!(": {text}")).unwrap_or_default();

@@ -27,7 +27,7 @@ pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec
     Ok(files)
 }
 
-/// Returns the components below `folder`, sorted. Hidden files are not loaded by a host, and are left out.
+/// Returns the components below `folder`, sorted. Hidden files, which a host does not load, are skipped.
 pub fn find_components(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     find(folder, |name| name.ends_with(".wasm") && !name.starts_with('.'))
 }

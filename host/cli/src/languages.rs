@@ -146,7 +146,7 @@ fn run_with_timeout(command: &mut Command, program: &str, timeout: Duration) -> 
             return Ok(status);
         }
         if started.elapsed() >= timeout {
-            // It may have ended meanwhile.
+            // It may have ended already.
             let _ = child.kill();
             let _ = child.wait();
             bail!(

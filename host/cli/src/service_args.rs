@@ -1,4 +1,4 @@
-//! Arguments of commands that work on the data of a served folder, beside its server.
+//! Arguments of commands that work on the data of a served folder, whose server may be running.
 
 use std::io::Write;
 use std::path::PathBuf;

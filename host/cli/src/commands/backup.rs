@@ -1,4 +1,4 @@
-//! `hatchery backup`: copies the data of a host. Works beside a running server.
+//! `hatchery backup`: copies the data of a host. The server may be running.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `hatchery memory`: searches, lists, adds to and deletes from the memory of users. Works beside a running server.
+//! `hatchery memory`: searches, lists, adds to and deletes from the memory of users. The server may be running.
 
 use anyhow::{Context, bail};
 use hatchery::audit::TARGET;

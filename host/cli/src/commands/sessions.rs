@@ -1,5 +1,5 @@
-//! `hatchery sessions`: lists, shows, exports, imports, forks, rewinds and deletes stored sessions. Works beside a
-//! running server.
+//! `hatchery sessions`: lists, shows, exports, imports, forks, rewinds and deletes stored sessions. The server may be
+//! running.
 
 mod import;
 

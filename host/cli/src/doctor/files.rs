@@ -49,7 +49,7 @@ fn misnamed_agents(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     unused.map(warning).collect()
 }
 
-/// Returns a warning if there are keys beside an agent, where ADK reads them.
+/// Returns a warning if there are keys in the folder of an agent, where ADK reads them.
 fn check_keys(diagnosis: &Diagnosis<'_>, agent: &Path) -> Option<Finding> {
     let folder = agent.parent().filter(|folder| is_root_agent(agent) && *folder != diagnosis.folder)?;
     let file = folder.join(dotenv::FILE_NAME);

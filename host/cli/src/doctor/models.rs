@@ -30,7 +30,7 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     models.chain(agents).collect()
 }
 
-/// Returns an error for each agent with a tool that runs inside models of which its own is none.
+/// Returns an error for each agent with a built-in tool of models that its own model does not have.
 fn check_model_tools(app: &App, models: &dyn ModelResolver) -> Vec<Finding> {
     // Each once, because several agents may call the same one as a tool.
     let mut problems = BTreeSet::new();

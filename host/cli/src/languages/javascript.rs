@@ -332,8 +332,8 @@ impl SdkBuild<'_> {
     }
 }
 
-/// Removes the SDK from the manifest and the lock file in a copy of a project: it is embedded, and the lock file of a
-/// project that depends on it by path leads to a folder that the copy does not have.
+/// Removes the SDK, which is embedded, from the manifest and the lock file in a copy of a project. A lock file with a
+/// path dependency would lead to a folder that the copy does not have.
 fn remove_sdk_from_lock(app: &Path) -> anyhow::Result<()> {
     for name in ["package.json", "package-lock.json"] {
         let file = app.join(name);

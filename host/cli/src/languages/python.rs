@@ -1,8 +1,8 @@
 //! Builds components in Python with componentize-py, which is installed in a virtual environment and called by the
 //! guest SDK.
 //!
-//! No other code of the project runs before its main module is imported: Python is isolated (`-I`, or `-P` where it has
-//! to find the SDK) and started outside of the project, so that a `json.py` or `pip.py` there does not shadow a module.
+//! No other code of the project runs before its main module is imported. Python is isolated (`-I`, or `-P` where it
+//! must find the SDK) and started outside of the project: a `json.py` or `pip.py` there does not shadow a module.
 
 mod packages;
 

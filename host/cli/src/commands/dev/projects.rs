@@ -80,8 +80,8 @@ impl Projects {
 }
 
 impl Project {
-    /// Returns the sources if they differ from the sources of the last build and have not changed since the last check: an
-    /// editor may still be writing.
+    /// Returns the sources if they differ from the sources of the last build and have not changed since the last check:
+    /// an editor may still be writing.
     async fn settled_change(&mut self) -> Option<Sources> {
         let folder = self.folder.clone();
         let now = tokio::task::spawn_blocking(move || sources(&folder)).await.ok()?;
@@ -169,7 +169,7 @@ fn is_project(folder: &Path) -> bool {
     }
 }
 
-/// Returns the sources of a project. A file that disappears meanwhile is left out.
+/// Returns the sources of a project. A file that disappears in between is skipped.
 fn sources(folder: &Path) -> Sources {
     let is_source = |name: &str| {
         let extension = name.rsplit_once('.').map(|(_, extension)| extension);

@@ -30,7 +30,7 @@ pub(super) fn allowed_hosts(
             file.display()
         );
     }
-    // Clients that are authenticated need no list: a page that has rebound its name has no credentials for that name.
+    // Authenticated clients need no list: a page after DNS rebinding has no credentials for its name.
     Ok(if listed.is_empty() { vec!["*".into()] } else { listed })
 }
 

@@ -11,8 +11,8 @@ use crate::terminal::{BOLD, DIM, ERROR, TerminalMode, stdout, truncate};
 /// Maximum number of lines of each list.
 const MAX_LINES: usize = 15;
 
-/// A terminal in raw mode, which reports keys at once and cuts off long lines. The drop restores it. Without `stty`, keys
-/// need the return key.
+/// A terminal in raw mode, which reports each key immediately and cuts off long lines. The drop restores it. Without
+/// `stty`, keys need the return key.
 pub(super) struct RawTerminal {
     _mode: TerminalMode,
 }
