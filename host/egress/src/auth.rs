@@ -89,7 +89,7 @@ impl ToolAuthenticator {
         }
     }
 
-    /// Sets the place of the client credentials in token requests.
+    /// Sets the location of the client credentials in token requests.
     #[must_use]
     pub fn with_client_authentication(self, client_authentication: ClientAuthentication) -> Self {
         Self { client_authentication, ..self }
@@ -117,7 +117,7 @@ impl ToolAuthenticator {
         }
     }
 
-    /// Exchanges or refreshes a credential, one call of a user at a time. Goes on if the call is cancelled meanwhile: the
+    /// Exchanges or refreshes a credential, one call of a user at a time. Continues if the call is cancelled: the
     /// server accepts a code, and often a refresh token, only once, so its tokens must be stored.
     async fn exchange_to_completion(
         self: &Arc<Self>,

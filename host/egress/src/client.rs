@@ -63,7 +63,7 @@ pub fn client(egress: &Arc<dyn Egress>, url: &Url, timeouts: Timeouts) -> Result
         .map_err(|error| format!("cannot create an HTTP client: {error}"))
 }
 
-/// Returns the address, if the host of a URL is one. Such a host is not resolved.
+/// Returns the address if the host of a URL is an IP address, which is not resolved.
 fn literal_address(url: &Url) -> Option<IpAddr> {
     url.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }

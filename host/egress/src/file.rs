@@ -1,4 +1,4 @@
-//! Local files in place of documents of other hosts.
+//! Local files instead of documents of other hosts.
 
 use std::io;
 use std::path::Path;

@@ -57,8 +57,8 @@ impl EventEnds {
     }
 }
 
-/// Returns the data of each event of a body. Events without data, such as keep-alives, are skipped, and so is an event
-/// at the end without a blank line after it. Events after an error have no meaning.
+/// Returns the data of each event of a body. Skips events without data, such as keep-alives, and an event at the end
+/// without a blank line after it. Events after an error have no meaning.
 pub fn sse_data<E: Error + Send + Sync + 'static>(
     bytes: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     max_event: usize,

@@ -59,7 +59,7 @@ impl TokenCache {
         Ok(access_token)
     }
 
-    /// Forgets a token that was not accepted. Another one that was fetched meanwhile stays.
+    /// Forgets a token that was not accepted. A newer token is kept.
     pub fn forget(&self, refused: &Secret) {
         let mut token = self.token.write_unpoisoned();
         if token.as_ref().is_some_and(|(token, _)| token == refused) {

@@ -15,7 +15,7 @@ pub enum AuthError {
     /// A connection is not allowed.
     #[error("{0}")]
     Egress(String),
-    /// The server was not reached, refuses the host as a client, or has not answered as such a server does.
+    /// The server cannot be reached, refuses the host as a client, or violates the protocol.
     #[error("the OAuth server `{host}` cannot be used: {reason}")]
     Server {
         /// The host of the server.

@@ -18,8 +18,8 @@ use crate::{Egress, GoogleCredentials, Secret, TokenRequest, TokenResponse, clie
 /// Length of a `state` in characters: 124 random bits.
 const STATE_LENGTH: usize = 32;
 
-/// Error codes that say that a user's grant is not valid or has been withdrawn. Others, such as `invalid_client`, are
-/// about the host, or pass.
+/// Error codes for a user's grant that is not valid or has been withdrawn. Others, such as `invalid_client`, are about
+/// the host, or pass.
 const REFUSALS: [&str; 6] = [
     "invalid_grant",
     "access_denied",
