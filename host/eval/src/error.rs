@@ -20,7 +20,7 @@ pub enum EvalError {
     /// The set has a case with this id already.
     #[error("eval set `{set}` already has a case `{case}`; choose another id, or delete the case first")]
     CaseExists { set: String, case: String },
-    /// The set is a file beside its agent.
+    /// The set is a file next to its agent.
     #[error(
         "eval set `{0}` is a file of the app, which the host does not change; edit the file, or create another set"
     )]

@@ -18,10 +18,10 @@ pub struct EvalSet {
     /// Identifies the set within its app.
     #[serde(alias = "eval_set_id")]
     pub eval_set_id: String,
-    /// A name for people.
+    /// A human-readable name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// A description for people.
+    /// A human-readable description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The cases, in order.

@@ -225,7 +225,7 @@ impl Evaluations {
         evaluate(&self.0.runner, app, &set, &options, progress).await
     }
 
-    /// Returns the metrics of an app: the ones in its `test_config.json`, or else the default ones.
+    /// Returns the metrics of an app: the metrics in its `test_config.json`, or else the default metrics.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -251,7 +251,7 @@ impl Evaluations {
     }
 }
 
-/// Returns the keys that a session was created with, as far as no event has set them since.
+/// Returns the initial state keys of a session that no event has set since.
 fn initial_state(session: &Session) -> JsonMap {
     let is_initial = |key: &str| {
         let is_own = matches!(StateScope::split_key(key).0, StateScope::Session | StateScope::User);

@@ -6,7 +6,8 @@ use serde::{Serialize, Serializer};
 use crate::criteria::Metric;
 use crate::eval_set::InvocationRecord;
 
-/// Maximum number of characters of an app's name in the id of a result. With a set and a time it can be the name of a file.
+/// Maximum number of characters of an app's name in the id of a result. With a set and a time it can be the name of a
+/// file.
 const MAX_APP_NAME: usize = 80;
 
 /// The outcome of a metric or a case. A number in JSON.
@@ -135,7 +136,7 @@ pub struct EvalCaseResult {
 pub struct EvalSetResult {
     /// `{app}_{set}_{time}`, with the first 80 characters of the app's name.
     pub eval_set_result_id: String,
-    /// The same with the whole name, for people.
+    /// The human-readable form, with the whole name.
     pub eval_set_result_name: String,
     pub eval_set_id: String,
     /// The results of each run of each case, in the order of the cases.

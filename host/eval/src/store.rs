@@ -1,5 +1,5 @@
-//! Eval sets and results as files: the host's own, below its data folder or in memory, and sets that authors keep
-//! beside their agents, which are only read.
+//! Eval sets and results as files: the host's own, below its data folder or in memory, and sets that authors keep next
+//! to their agents, which are only read.
 
 mod app_files;
 mod files;
@@ -56,7 +56,7 @@ impl EvalStore {
         Self { files: Files::in_folder(folder.into()), apps: None, writer: Mutex::default() }
     }
 
-    /// Adds the sets beside the agents of a served folder: `APP/*.evalset.json`, with the criteria in
+    /// Adds the sets next to the agents of a served folder: `APP/*.evalset.json`, with the criteria in
     /// `APP/test_config.json`.
     #[must_use]
     pub fn with_served_folder(self, folder: &Path) -> Self {
@@ -75,7 +75,7 @@ impl EvalStore {
         Ok(ids)
     }
 
-    /// Returns the host's set, or else the set beside the agent.
+    /// Returns the host's set, or else the set next to the agent.
     ///
     /// # Errors
     /// If there is none, or its file cannot be used.
@@ -197,7 +197,7 @@ impl EvalStore {
         json.ok_or_else(|| EvalError::ResultNotFound(id.into()))
     }
 
-    /// Returns the criteria that the author of an app keeps beside the sets. `None` if there are none.
+    /// Returns the criteria that the author of an app keeps next to the sets. `None` if there are none.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -216,8 +216,8 @@ fn results_folder(app: &str) -> String {
     format!("{}/results", app_folder(app))
 }
 
-/// Returns the path of a folder that is different for each app. Signs that could mean something else are escaped. A long
-/// name is several folders, of which all but the last end in `~`.
+/// Returns the path of a folder that is different for each app. Signs that could mean something else are escaped. A
+/// long name is several folders, of which all but the last end in `~`.
 fn app_folder(app: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => char::from(byte).to_string(),

@@ -75,7 +75,7 @@ fn decide(name: &str, answers: Vec<Result<Answer, String>>) -> Verdict {
 }
 
 fn request(model: &str, question: &str, response: &str, reference: &str) -> LlmRequest {
-    // As JSON strings, so that no text can end before its end.
+    // As JSON strings, so that no text can imitate the end of another.
     let texts = json!({"user": question, "agent": response, "reference": reference});
     let schema = json!({
         "type": "object",

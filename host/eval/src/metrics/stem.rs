@@ -78,7 +78,7 @@ fn ends_in_double_consonant(text: &str) -> bool {
     is_double && consonants(text).last() == Some(&true)
 }
 
-/// Returns true if the text ends in consonant, vowel, consonant, and the last is none of `w`, `x` and `y`.
+/// Returns true if the text ends in consonant, vowel, consonant, and the last is not `w`, `x` or `y`.
 fn ends_in_short_syllable(text: &str) -> bool {
     consonants(text).ends_with(&[true, false, true]) && !text.ends_with(['w', 'x', 'y'])
 }

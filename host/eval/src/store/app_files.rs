@@ -1,4 +1,4 @@
-//! Files beside the agents of a served folder, whose author is not trusted: links must not lead out of the folder.
+//! Files next to the agents of a served folder, whose author is not trusted: links must not lead out of the folder.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,7 @@ impl Files {
         }
     }
 
-    /// Writes a file, which others see either before or after that.
+    /// Writes a file atomically.
     pub(super) fn write(&self, folder: &str, name: &str, content: &[u8]) -> io::Result<()> {
         match self {
             Self::Memory(files) => {
