@@ -42,10 +42,11 @@ const READ_ONLY: [&str; 2] = ["/run", "/var/tmp"];
 /// The label of containers.
 const LABEL: (&str, &str) = ("hatchery", "code");
 
-/// Delay after the host's timeout at which a container ends on its own, and timeout of removals when the host is closed.
+/// Delay after the host's timeout at which a container ends on its own, and timeout of removals when the host is
+/// closed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Age from which a container that has not started was left by a host that has died.
+/// Minimum age of an unstarted container that counts as abandoned by a host that has died.
 const ABANDONED: Duration = Duration::from_secs(120);
 
 /// Settings of a [`ContainerExecutor`].
@@ -106,7 +107,7 @@ impl ContainerConfig {
         folders.insert(FOLDER.into(), format!("rw,exec,nosuid,size={}", self.disk).into());
         json!({
             "Image": self.image,
-            // Takes the place of the image's, which would get the command as arguments.
+            // Replaces the entry point of the image, which would get the command as arguments.
             "Entrypoint": ["python3", "-c", KERNEL, idle, run, self.max_output.to_string()],
             "Cmd": [],
             "Healthcheck": {"Test": ["NONE"]},
@@ -198,7 +199,7 @@ impl ContainerExecutor {
     async fn run(&self, container: &Container, input: &CodeInput) -> Result<CodeOutput, Failure> {
         let line = input::encode_line(input)?;
         let command = ["python3", "-c", CLIENT];
-        // Files are encoded, beside two texts.
+        // Files are encoded, in addition to two texts.
         let limit = self.config.max_output.saturating_mul(4).saturating_add(1 << 20);
         let exec = self.engine.exec(container.name(), &command, &line, limit);
         let Ok(printed) = tokio::time::timeout(self.config.timeout, exec).await else {
@@ -347,7 +348,7 @@ fn session_lost() -> ToolError {
     )
 }
 
-/// Counts code that waits, until it is dropped.
+/// Counts a waiting execution, until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

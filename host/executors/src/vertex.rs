@@ -36,7 +36,7 @@ pub struct VertexConfig {
     pub operation: ExtensionOperation,
     /// Base URL of the service. `None` means the service in the location of the extension.
     pub endpoint: Option<String>,
-    /// The text of the credentials file.
+    /// The credentials file.
     pub credentials: CredentialsSource,
     /// Egress policy of requests.
     pub egress: Arc<dyn Egress>,
@@ -44,18 +44,18 @@ pub struct VertexConfig {
     pub timeout: Duration,
 }
 
-/// Location of a credentials file of Google Cloud.
+/// A credentials file of Google Cloud, by path or by content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialsSource {
     File(std::path::PathBuf),
-    /// Its text.
+    /// The content.
     Json(ConfigValue),
 }
 
 /// An operation of a code interpreter extension.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ExtensionOperation {
-    /// Runs the code as it is.
+    /// Runs the code unchanged.
     #[default]
     Execute,
     /// Lets the extension's model write code for a text, which is the code here, and runs that.
@@ -66,7 +66,7 @@ pub enum ExtensionOperation {
 pub struct VertexExecutor {
     name: String,
     config: VertexConfig,
-    /// Created when it is needed first, since its credentials may be missing.
+    /// Created on first use, because its credentials may be missing.
     authenticator: OnceCell<Arc<ToolAuthenticator>>,
 }
 

@@ -1,4 +1,4 @@
-//! The API of Docker, which Podman has too, over a Unix socket.
+//! A client of the Docker Engine API, which Podman implements as well, over a Unix socket.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// The version of the API, which Docker has since 20.10 and Podman since 3.0.
+/// The version of the API: Docker has it since 20.10, Podman since 3.0.
 const BASE: &str = "http://localhost/v1.41";
 
 /// Timeout of a request that does not run code.
@@ -38,7 +38,7 @@ const FRAME_HEADER: usize = 8;
 /// Reasons why an engine is not usable.
 #[derive(Debug, Error)]
 pub(super) enum EngineError {
-    /// Nothing answers at the socket.
+    /// No engine answers at the socket.
     #[error(
         "cannot reach the container engine at {}: {reason}; start the engine (such as `systemctl start docker`, or \
          `podman system service`), or set `socket` to its socket, which the host must be allowed to use", socket.display()
@@ -50,7 +50,7 @@ pub(super) enum EngineError {
     /// The host stops.
     #[error("the host stops, so no more containers are started")]
     Closed,
-    /// An answer is not one of the API.
+    /// An answer does not conform to the API.
     #[error("the engine does not speak the API of Docker: {0}")]
     Unexpected(String),
 }
@@ -169,13 +169,13 @@ impl Engine {
         let start = start.header(CONNECTION, "Upgrade").header(UPGRADE, "tcp");
         let response = self.send(start.json(&json!({"Detach": false, "Tty": false}))).await?;
         let mut stream = response.upgrade().await.map_err(|error| EngineError::Unexpected(error.to_string()))?;
-        // A command that has ended does not read it, and its output says why.
+        // A command that has ended does not read its input; its output has the reason.
         if stream.write_all(input).await.is_ok() {
             let _ = stream.flush().await;
         }
         let mut frames = Frames { limit, ..Frames::default() };
         let mut chunk = Vec::with_capacity(MAX_CHUNK);
-        // An engine that ends may reset the connection: an output that is not whole.
+        // An engine that ends may reset the connection. The output is incomplete then.
         while !frames.printed.is_cut && stream.read_buf(&mut chunk).await.unwrap_or_default() > 0 {
             frames.add(&chunk);
             chunk.clear();
@@ -233,12 +233,12 @@ impl Engine {
     }
 }
 
-/// Takes the output of a command apart: each piece has a header with its stream and its length.
+/// A parser of multiplexed output: each frame has a header with its stream and its length.
 #[derive(Default)]
 struct Frames {
     limit: usize,
     header: Vec<u8>,
-    /// Bytes of the current piece that are to come, and whether it is of the standard error.
+    /// The remaining bytes of the current frame, and true if it belongs to stderr.
     open: (usize, bool),
     printed: CommandOutput,
 }

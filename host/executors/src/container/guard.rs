@@ -11,7 +11,7 @@ use super::engine::{Engine, EngineError};
 pub(super) struct Container {
     engine: Engine,
     name: String,
-    /// Its place among all containers, until it is removed. `None` once that has begun.
+    /// The permit for one container, held until it is removed. `None` once the removal has begun.
     permit: Option<OwnedSemaphorePermit>,
 }
 

@@ -114,7 +114,8 @@ impl Sessions {
         }
     }
 
-    /// Ends the containers that are idle for too long. Returns when to look again; `None` if there are no others.
+    /// Ends the containers that are idle for too long. Returns the time of the next check; `None` if there are no
+    /// others.
     fn end_idle(&self) -> Option<Instant> {
         let mut all = self.all.lock_unpoisoned();
         let now = Instant::now();
