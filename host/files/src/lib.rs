@@ -1,7 +1,7 @@
 //! Atomic writes of files, stamps by which changes are detected, and the serialization of paths.
 //!
-//! To write a file, a temporary file beside the target is written and renamed over it. Readers see the old content
-//! or all of the new, also after a crash of the process or the machine.
+//! To write a file, a temporary file in the folder of the target is written and renamed over it. Readers see the old
+//! content or all of the new, also after a crash of the process or the machine.
 //!
 //! The temporary file of `x` has the hidden name `.x.PID-NUMBER.tmp`, so that a host that watches the folder does
 //! not load it. A writer holds an advisory lock on it: a file without a lock was left by a killed process.
@@ -29,11 +29,11 @@ pub enum FileAccess {
     OwnerOnly,
 }
 
-/// Writes a file atomically. Replaces an existing file and its permissions; of several writers, the last one wins.
+/// Writes a file atomically. Replaces an existing file and its permissions. The last of several writers wins.
 ///
 /// # Errors
-/// If the file cannot be written; then nothing has changed. The name may have at most 220 bytes where names of files have
-/// at most 255.
+/// If the file cannot be written; then nothing has changed. The name may have at most 220 bytes where names of files
+/// have at most 255.
 pub fn write_atomically(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<()> {
     write_with(path, access, |file| file.write_all(bytes))
 }
@@ -61,9 +61,9 @@ fn create_file(path: &Path, access: FileAccess) -> io::Result<File> {
     options.open(path)
 }
 
-/// Calls `create` with hidden names beside `path` until one is free. Returns the path of the file or folder, and what
-/// `create` returned. Containers that share a folder may have processes with the same id, so an existing file may belong
-/// to another process.
+/// Calls `create` with hidden names in the folder of `path` until one is free. Returns the path of the file or folder,
+/// and what `create` returned. Containers that share a folder may have processes with the same id, so an existing file
+/// may belong to another process.
 ///
 /// # Errors
 /// Errors of `create` other than [`io::ErrorKind::AlreadyExists`].
@@ -79,8 +79,8 @@ pub fn create_temporary<T>(path: &Path, create: impl Fn(&Path) -> io::Result<T>)
     }
 }
 
-/// Removes the temporary files that killed processes have left in `folder` when they wrote the file `name`. Returns their
-/// paths. Files that were changed within `min_age` stay, and so do files that cannot be locked or removed.
+/// Removes the temporary files that killed processes have left in `folder` when they wrote the file `name`. Returns
+/// their paths. Keeps files that were changed within `min_age`, and files that cannot be locked or removed.
 ///
 /// # Errors
 /// If the folder cannot be read.

@@ -10,7 +10,7 @@ pub struct FileStamp {
     size: u64,
     modified: Option<SystemTime>,
     /// Seconds and nanoseconds. Programs cannot set it, so a replacement with the same size and modification time is
-    /// noticed, and so are other permissions.
+    /// noticed, and other permissions as well.
     changed: Option<(i64, i64)>,
 }
 
