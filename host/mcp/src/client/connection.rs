@@ -228,7 +228,7 @@ impl OpenConnection {
         Ok(Self { connection, service, process })
     }
 
-    /// Waits until the connection has ended or `stop` is cancelled, and ends its process. Returns whether it was used,
+    /// Waits until the connection has ended or `stop` is cancelled, and ends its process. Returns true if it was used,
     /// and the reason of its end.
     pub(super) async fn run(self, stop: &CancellationToken) -> (bool, McpError) {
         let Self { connection, service, process } = self;

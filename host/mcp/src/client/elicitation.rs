@@ -1,9 +1,9 @@
 //! Elicitation: questions of a server to a person during a call, as a confirmation of the call.
 //!
 //! A question ends the call at the server, and the run pauses as for any confirmation, so that waiting holds nothing in
-//! memory. With the answer the call is made again, and its question is answered at once. The questions and answers of a
-//! call are in the session's state until it has ended, with a proof of the host, since components and clients can write
-//! that state. A decision counts only for the question that the person was asked.
+//! memory. With the answer the call is made again, and its question is answered immediately. The questions and answers
+//! of a call are in the session's state until it has ended, with a proof of the host, since components and clients can
+//! write that state. A decision counts only for the question that the person was asked.
 //!
 //! If the client of the run supports questions during the run, the question is forwarded to it, and the call continues.
 
@@ -176,7 +176,7 @@ impl Elicitation {
         })
     }
 
-    /// Returns the answer to a request. `None` if a person is to be asked.
+    /// Returns the answer to a request. `None` if a person must be asked.
     pub(super) async fn answer(&self, request: &ElicitRequestParams) -> Option<ElicitResult> {
         match self.forward(request).await {
             Some(answer) => Some(answer),

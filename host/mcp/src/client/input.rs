@@ -31,7 +31,7 @@ impl CallInput {
         Ok(Self { elicitation: Elicitation::resume(server, cx).await?, can_elicit: config.elicitation, sampler })
     }
 
-    /// Returns the responses to the requests of a call that needs input. `None` if a person is to be asked.
+    /// Returns the responses to the requests of a call that needs input. `None` if a person must be asked.
     ///
     /// # Errors
     /// If the server may not request this input, or the model fails. The text follows the name of the tool.
@@ -68,8 +68,8 @@ impl CallInput {
     }
 }
 
-/// The call that a server may ask about. Requests of a server do not say which call they belong to, so there is one at
-/// a time.
+/// The call that a server may ask about. Requests of a server do not identify the call that they belong to, so there is
+/// one call at a time.
 #[derive(Default)]
 pub(super) struct CurrentCall {
     turn: Arc<tokio::sync::Mutex<()>>,

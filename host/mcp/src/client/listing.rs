@@ -1,4 +1,4 @@
-//! The tools that a server lists. Tools that no agent could use are left out, with a warning.
+//! The tools that a server lists. Tools that no agent could use are omitted, with a warning.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -65,7 +65,7 @@ fn describe(error: &ServiceError) -> String {
 /// Fetches all pages of a list. A connection whose server demands access is closed.
 ///
 /// # Errors
-/// If the server refuses, does not answer in time, or has more than `max` items: `too_many` says so.
+/// If the server refuses, does not answer in time, or has more than `max` items, which `too_many` reports.
 pub(super) async fn fetch_pages<T, F>(
     connection: &Connection,
     max: usize,

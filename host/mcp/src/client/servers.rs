@@ -190,7 +190,7 @@ impl McpServers {
         }
     }
 
-    /// Closes all connections and ends the processes of servers. Returns when that is done.
+    /// Closes all connections, and waits until the processes of servers have ended.
     pub async fn close(&self) {
         let table = self.current.load_full();
         futures::future::join_all(table.servers.values().map(|server| server.close())).await;
@@ -300,7 +300,7 @@ fn url(key: &str, params: &Value) -> String {
     if url.ends_with(&path) { url.to_owned() } else { url.trim_end_matches('/').to_owned() + &path }
 }
 
-/// Returns the lines for a map of the configuration, with variables of the host in place of its values. These are often
+/// Returns the lines for a map of the configuration, with variables of the host instead of its values. These are often
 /// secrets, which an error must not repeat. Empty if there is no such map.
 fn variables(key: &str, params: &Value) -> String {
     let Some(entries) = params.get(key).and_then(Value::as_object).filter(|entries| !entries.is_empty()) else {

@@ -19,7 +19,7 @@ use crate::config::{ServerConfig, Transport};
 const FIRST_DELAY: Duration = Duration::from_millis(250);
 const LAST_DELAY: Duration = Duration::from_secs(30);
 
-/// Time after a failed attempt in which requests fail at once instead of trying again.
+/// Time after a failed attempt in which requests fail immediately instead of trying again.
 const FAILURE_TTL: Duration = Duration::from_secs(1);
 
 /// The state of the connection to a server.
@@ -157,7 +157,7 @@ impl Server {
         listed.map(drop)
     }
 
-    /// Closes the connection and ends the process. Returns when both are done.
+    /// Closes the connection and waits until the process has ended.
     pub(super) async fn close(&self) {
         self.stop.cancel();
         self.sessions.close().await;
@@ -193,7 +193,7 @@ async fn supervise(server: Arc<Server>) {
             reported = Some(error.clone());
         }
         if was_used {
-            // It worked, so it is opened again at once: a tool call may have ended it.
+            // It worked, so it is reopened immediately: a tool call may have ended it.
             delay = FIRST_DELAY;
             continue;
         }

@@ -134,7 +134,7 @@ impl McpTool {
         }
     }
 
-    /// Returns what errors call the request.
+    /// Returns the name of the request in errors.
     fn request_label(&self) -> String {
         format!("the call of `{}`", self.name)
     }

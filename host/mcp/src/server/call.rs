@@ -295,8 +295,8 @@ impl McpService {
         }
     }
 
-    /// Returns the files that the events have stored, newest version of each: their content, or a link if that is too
-    /// large.
+    /// Returns the files that the events have stored, newest version of each: their content, or a link if the content
+    /// is too large.
     async fn files_of(&self, key: &SessionKey, events: &[Arc<Event>]) -> Vec<ContentBlock> {
         let names: BTreeSet<_> = events.iter().flat_map(|event| event.actions.artifact_delta.keys()).collect();
         let mut blocks = Vec::new();

@@ -23,7 +23,7 @@ pub struct FileResource {
     pub root: PathBuf,
     /// The path in `root`, with the same placeholder in the name of the file.
     pub file: PathBuf,
-    /// A text for people and models.
+    /// A description for people and models.
     pub description: String,
     /// The media type. `None` uses the media type of the file's extension.
     pub mime_type: Option<String>,

@@ -15,7 +15,7 @@ use super::McpService;
 use super::input::CallInput;
 use super::session::has_every_app;
 
-/// The key of the request for arguments that a client has left out.
+/// The key of the request for arguments that a client has omitted.
 const ARGUMENTS: &str = "arguments";
 
 /// A prompt for clients.
@@ -35,7 +35,7 @@ pub struct PromptParameter {
     pub name: String,
     /// A text for people.
     pub description: String,
-    /// Whether the prompt needs it. Placeholders of other arguments that are left out are replaced by nothing.
+    /// Whether the prompt needs it. Placeholders of omitted optional arguments become empty.
     pub is_required: bool,
     /// The values that are suggested. Others are accepted too.
     pub values: Vec<String>,
@@ -103,7 +103,7 @@ impl McpService {
         self.0.settings.load().exposure.prompts.get(name).filter(|_| has_every_app(context)).cloned()
     }
 
-    /// Returns the messages of a prompt. Asks the client for required arguments that it has left out.
+    /// Returns the messages of a prompt. Asks the client for required arguments that it has omitted.
     ///
     /// # Errors
     /// If there is no such prompt, an argument is missing or not a string, or a resource cannot be read.

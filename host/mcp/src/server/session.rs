@@ -84,7 +84,7 @@ pub(super) fn scope(context: &RequestContext<RoleServer>) -> Option<&ClientScope
     context.extensions.get::<Parts>()?.extensions.get()
 }
 
-/// Returns true if the client that sent a request may use every app, and items that belong to no app.
+/// Returns true if the sender of a request may use every app, and items that belong to no app.
 pub(super) fn has_every_app(context: &RequestContext<RoleServer>) -> bool {
     scope(context).is_none_or(|scope| scope.has_every_app())
 }

@@ -67,7 +67,7 @@ struct Watched {
 
 struct Subscription {
     content: WatchedContent,
-    /// True if the client is to be notified: of a file that has changed, of an artifact if a change may have been missed.
+    /// True if the client must be notified: a file has changed, or a change of an artifact may have been missed.
     is_changed: bool,
 }
 
@@ -109,8 +109,8 @@ impl Subscriptions {
         self.0.watched.lock_unpoisoned().resources.remove(uri);
     }
 
-    /// Waits until a watched resource has changed, and returns its URI. All watched artifacts count as changed if changes
-    /// were missed. Never returns if the host stops.
+    /// Waits until a watched resource has changed, and returns its URI. All watched artifacts count as changed if
+    /// changes were missed. Never returns if the host stops.
     pub(super) async fn next_change(&self, changes: &mut broadcast::Receiver<ArtifactChange>) -> String {
         loop {
             if let Some(uri) = self.0.take_changed() {
