@@ -1,5 +1,5 @@
-//! Files that a provider does not accept: they are named in text, because a session with a file that makes every
-//! request fail would be unusable.
+//! Files that a provider does not accept are named in text. Otherwise one file in a session would make every request
+//! fail.
 
 use std::borrow::Cow;
 
@@ -21,13 +21,13 @@ fn is_text_type(mime_type: &str) -> bool {
         || kind.ends_with("+xml")
 }
 
-/// Names a file that is left out.
+/// Names an omitted file.
 pub(crate) fn name_of_blob(blob: &Blob) -> String {
     let name = blob.display_name.as_deref().unwrap_or("without a name");
     left_out(name, Some(&blob.mime_type))
 }
 
-/// Names a file at an address that is left out.
+/// Names an omitted file at an address.
 pub(crate) fn name_of_file(file: &FileData) -> String {
     left_out(&file.file_uri, file.mime_type.as_deref())
 }

@@ -20,7 +20,7 @@ pub(crate) trait WireFormat: Send + Sync + 'static {
     /// Returns the capabilities of the model.
     fn capabilities(&self) -> ModelCapabilities;
 
-    /// Returns where a request is sent.
+    /// Returns the URL of a request.
     fn url(
         &self,
         endpoint: &Endpoint,

@@ -55,7 +55,7 @@ pub(crate) trait LiveProtocol: Send + 'static {
         false
     }
 
-    /// Opens a connection that continues the last one, which remains if that fails. The default has none.
+    /// Opens a connection that continues the last one. If that fails, the last one stays open. The default has none.
     fn resume(&mut self) -> impl Future<Output = Result<Option<WebSocket>, ModelError>> + Send {
         async { Ok(None) }
     }

@@ -32,7 +32,7 @@ use crate::settings::Connection;
 /// assert!(models.model("gemini-2.5-flash").is_err());
 /// ```
 pub trait ModelProvider: Send + Sync {
-    /// Returns the provider's name for people.
+    /// Returns the provider's display name.
     fn label(&self) -> &'static str {
         "custom"
     }
@@ -80,7 +80,7 @@ pub trait ModelProvider: Send + Sync {
         None
     }
 
-    /// Returns where requests are sent. `None` if the provider sends none.
+    /// Returns the URL of requests. `None` if the provider sends none.
     fn base_url(&self) -> Option<String> {
         None
     }

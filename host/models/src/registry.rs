@@ -34,7 +34,7 @@ fn specificity(patterns: &[&str], name: &str) -> Option<usize> {
 /// A provider as `hatchery models` lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderStatus {
-    /// The provider's name for people.
+    /// The provider's display name.
     pub label: &'static str,
     /// The names of its models.
     pub patterns: Vec<&'static str>,

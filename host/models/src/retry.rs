@@ -86,7 +86,7 @@ impl ErrorCategory {
         }
     }
 
-    /// Returns how errors of this category are retried.
+    /// Returns the retry strategy for errors of this category.
     pub fn strategy(self) -> RetryStrategy {
         match self {
             Self::RateLimited | Self::Timeout | Self::Server => RetryStrategy::ExponentialBackoff,

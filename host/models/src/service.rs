@@ -44,7 +44,7 @@ impl ServiceInfo {
         self.key_variables.join(" or ")
     }
 
-    /// Returns where requests are sent. `None` if the URL is missing.
+    /// Returns the URL of requests. `None` if it is missing.
     pub(crate) fn base_url(&self, connection: &Connection) -> Option<String> {
         let url = match (&connection.base_url, self.url) {
             (Some(url), _) => url.as_str(),

@@ -127,7 +127,7 @@ pub struct Settings {
     pub libraries: BTreeMap<String, Connection>,
     /// Access to Google Cloud.
     pub google_cloud: GoogleCloud,
-    /// Names of models that take over, in this order, if the model of a name fails before it has answered.
+    /// The names of fallback models by model name. They are tried in order if the model fails before it has answered.
     pub fallbacks: BTreeMap<String, Vec<String>>,
     /// The folder of the files in `scripted:<file>`. Empty for the current directory.
     pub scripts_dir: PathBuf,

@@ -76,8 +76,8 @@ impl VertexPath {
     }
 }
 
-/// Returns true for a text that can be the name of a location. Any other one could make [`regional_url`] lead to another
-/// host, which would get the access token.
+/// Returns true for a text that can be the name of a location. Any other one could make [`regional_url`] lead to
+/// another host, which would get the access token.
 fn is_location(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -105,7 +105,7 @@ impl VertexProvider {
         self.settings.use_vertex
     }
 
-    /// Returns how requests are authenticated.
+    /// Returns the authentication of requests.
     pub(crate) fn authentication(&self) -> Authentication {
         Authentication::Google(self.credentials.clone())
     }

@@ -13,7 +13,7 @@ use crate::failure::Origin;
 use crate::finish;
 use crate::signatures::SignatureKind;
 
-/// The place of the model name: the body, or the URL of Vertex AI.
+/// Where the model name is: in the body, or in the URL of Vertex AI.
 pub(super) enum Target<'a> {
     Model(&'a str),
     ApiVersion(&'static str),

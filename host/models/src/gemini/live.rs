@@ -113,7 +113,7 @@ impl LiveProtocol for GeminiProtocol {
         let Some(handle) = self.handle.as_deref().filter(|_| self.resumptions < MAX_RESUMPTIONS) else {
             return Ok(None);
         };
-        // The first time at once.
+        // Immediately the first time.
         if let Some(earlier) = self.resumptions.checked_sub(1) {
             let retry = self.dialer.options.retry_options.clone().unwrap_or_default();
             let Some(delay) = backoff(&retry).build().nth(earlier as usize) else { return Ok(None) };

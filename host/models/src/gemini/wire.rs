@@ -25,14 +25,14 @@ const ENGINE_ID_PREFIX: &str = "adk-";
 
 const USER: &str = "user";
 
-/// Settings beside `generationConfig`, in both spellings that Gemini accepts.
+/// Settings outside of `generationConfig`, in both spellings that Gemini accepts.
 const TOP_LEVEL: [&str; 6] =
     ["safetySettings", "safety_settings", "toolConfig", "tool_config", "cachedContent", "cached_content"];
 
 /// Settings that are not part of the body: settings of the HTTP client and of client libraries.
 const UNSUPPORTED: [&str; 2] = ["httpOptions", "automaticFunctionCalling"];
 
-/// A setting that only Vertex AI has, beside `generationConfig`.
+/// A setting outside of `generationConfig` that only Vertex AI has.
 const LABELS: &str = "labels";
 
 /// Keys that `httpOptions.extraBody` may not set.
@@ -76,7 +76,7 @@ fn tools(request: &LlmRequest) -> Vec<ToolJson<'_>> {
     functions.into_iter().chain(request.model_tools.iter().map(ToolJson::ModelTool)).collect()
 }
 
-/// Splits the settings into the settings of `generationConfig` and the settings beside it.
+/// Splits the settings into the settings inside and outside of `generationConfig`.
 fn settings(backend: Backend, config: &GenerateContentConfig) -> Result<(JsonMap, JsonMap), serde_json::Error> {
     let Value::Object(all) = serde_json::to_value(config)? else { return Ok(Default::default()) };
     let (mut generation, mut top_level) = (JsonMap::new(), JsonMap::new());

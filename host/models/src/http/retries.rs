@@ -66,8 +66,8 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, ModelError>>>(
         })
 }
 
-/// Returns why a request that may succeed later is not sent again: the provider asks for a long wait, or the run has used
-/// its retries.
+/// Returns the reason why a request that may succeed later is not sent again: the provider asks for a long wait, or the
+/// run has used its retries.
 fn reason_not_retried(error: &ModelError, progress: &ModelCallProgress) -> Option<String> {
     if let Some(wait) = error.retry_after.filter(|wait| *wait > MAX_DELAY) {
         let (seconds, max) = (wait.as_secs_f64().ceil(), MAX_DELAY.as_secs());
@@ -121,8 +121,8 @@ fn delay_after(error: &ModelError, backoff: Duration, options: &RetryOptions) ->
     }
 }
 
-/// Returns a random time shorter than `max`, so that the clients of a provider do not all come back at once. Zero if it
-/// is switched off.
+/// Returns a random time shorter than `max`, so that the clients of a provider do not all retry at the same time. Zero
+/// if it is switched off.
 fn jitter(max: Duration, options: &RetryOptions) -> Duration {
     let once =
         RetryOptions { initial_delay: Some(max.as_secs_f64()), jitter: options.jitter, ..RetryOptions::default() };

@@ -55,7 +55,7 @@ fn builtin_service(kind: AdapterKind) -> Option<Service> {
     }
 }
 
-/// Returns where the library sends requests of a provider.
+/// Returns the URL to which the library sends the requests of a provider.
 fn default_url(kind: AdapterKind) -> String {
     let target = async { Client::new()?.resolve_service_target(ModelIden::new(kind, "any")).await };
     match target.now_or_never() {

@@ -103,7 +103,7 @@ pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<M
     Ok(messages)
 }
 
-/// Returns true for `o1`, `o3-mini` and the like. They expect system instructions in the `developer` role.
+/// Returns true for models such as `o1` and `o3-mini`. They expect system instructions in the `developer` role.
 fn is_reasoning(model: &str) -> bool {
     let name = model.split('-').next().unwrap_or_default();
     name.strip_prefix('o').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|char| char.is_ascii_digit()))

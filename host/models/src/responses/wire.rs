@@ -106,7 +106,7 @@ fn settings(model: &str, config: &GenerateContentConfig) -> JsonMap {
     settings
 }
 
-/// Returns true for models that think: `o1`, `o3-mini` and the like, and `gpt` from version 5 on. Others refuse to
+/// Returns true for reasoning models: models such as `o1` and `o3-mini`, and `gpt` from version 5 on. Others refuse to
 /// include thoughts.
 fn is_reasoning(model: &str) -> bool {
     let mut words = model.split(['-', '.']);

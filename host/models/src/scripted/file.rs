@@ -78,7 +78,7 @@ fn parse(text: &str) -> Result<Vec<Turn>, serde_yaml::Error> {
     Ok(script.turns.into_iter().map(|turn| turn.0).collect())
 }
 
-/// Improves a message of the parser. The place stays at its end.
+/// Improves a message of the parser. The location stays at its end.
 fn explain(message: &str) -> String {
     match message.rfind(" at line ").and_then(|place| message.split_at_checked(place)) {
         Some((problem, place)) => format!("{}{place}", explain_syntax_error(problem)),
@@ -86,8 +86,8 @@ fn explain(message: &str) -> String {
     }
 }
 
-/// Removes values and keys from a message of the parser, because a reader of the message may not be allowed to read the
-/// file: `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
+/// Removes values and keys from a message of the parser, whose reader may not be allowed to read the file:
+/// `invalid type: string "secret", expected a list` becomes `invalid type: string, expected a list`.
 fn redact_values(message: &str) -> String {
     let prefixes = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field ", "duplicate entry "];
     let value_start = prefixes.iter().filter_map(|prefix| Some(message.find(prefix)? + prefix.len())).min();

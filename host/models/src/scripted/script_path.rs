@@ -1,5 +1,5 @@
 //! The path of a script, and path traversal checks. Authors of agents choose the names of scripts, so a name must not
-//! resolve to other files of the host or block its threads: only regular files of bounded length below the scripts
+//! resolve to other files of the host or block its threads. Only regular files of bounded length below the scripts
 //! folder are read.
 //!
 //! Errors reach clients, so they contain the script's name only. Paths of the host are only logged.

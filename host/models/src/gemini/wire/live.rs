@@ -20,7 +20,7 @@ pub(in crate::gemini) fn setup(
 ) -> Result<JsonMap, String> {
     let json = |error| format!("the settings of the model cannot be written as JSON: {error}");
     let live = request.live_connect_config.clone().unwrap_or_default();
-    // Settings beside `generationConfig` belong to single calls.
+    // Settings outside of `generationConfig` belong to single calls.
     let (mut generation, _) = settings(backend, &request.config).map_err(json)?;
     generation.insert("responseModalities".into(), json!(live.modalities()));
     let optional = [

@@ -29,7 +29,7 @@ pub(super) fn complete_response(answer: ChatResponse) -> Result<LlmResponse, Con
     Ok(response)
 }
 
-/// Reads an answer as it is streamed.
+/// Decodes a streamed answer incrementally.
 pub(super) struct StreamDecoder {
     first: Option<ChatStreamEvent>,
     /// `None` once the stream has ended.

@@ -76,7 +76,7 @@ fn settings(
     config: &GenerateContentConfig,
     http_options: &HttpOptions,
 ) -> Result<CompletionRequest, ConversionError> {
-    // Unsupported settings are left out, as by the providers of this crate.
+    // Unsupported settings are omitted, as by the providers of this crate.
     let mut options = GenerationOptions::new().on_unsupported(OnUnsupported::Ignore);
     options.top_p = config.top_p;
     options.stop = config.stop_sequences.clone().unwrap_or_default();
@@ -252,8 +252,8 @@ fn media(data: DocumentSourceKind, kind: MediaType) -> UserContent {
     }
 }
 
-/// Returns a part with its block as signature, if the provider wants something of it back: the signature of a thought
-/// or of a call, or an encrypted thought.
+/// Returns a part with its block as signature, if the provider must get it back: a signed thought or call, or an
+/// encrypted thought.
 pub(super) fn with_signature(part: Part, block: &AssistantContent, origin: &Origin) -> Result<Part, ConversionError> {
     let is_signed = match block {
         AssistantContent::Reasoning(_) | AssistantContent::ToolCall(_) => block.native_item().is_some(),

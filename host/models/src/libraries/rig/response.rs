@@ -101,7 +101,7 @@ fn usage(usage: &Usage) -> Option<UsageMetadata> {
     (metadata != UsageMetadata::default()).then_some(metadata)
 }
 
-/// Reads an answer as it is streamed.
+/// Decodes a streamed answer incrementally.
 pub(super) struct StreamDecoder {
     first: Option<Item<StreamEvent>>,
     /// `None` once the stream has ended.
