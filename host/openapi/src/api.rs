@@ -57,7 +57,7 @@ impl Api {
         &self.config.limits
     }
 
-    /// Returns the document, which is read if that has not succeeded yet.
+    /// Returns the document. Reads it first, unless that has succeeded before.
     pub(crate) async fn document(&self) -> Result<Arc<Document>, ApiError> {
         if let Some(known) = self.latest() {
             return known;
@@ -108,7 +108,7 @@ impl Api {
     }
 
     /// Returns the operations that the settings of the API and `selection` include. Those for which no request can be
-    /// made are left out, with a warning.
+    /// made are omitted, with a warning.
     ///
     /// # Errors
     /// If there are none, or too many, or if the settings of the API or `confirmation` list an unknown operation.
@@ -173,7 +173,7 @@ impl Api {
         }
     }
 
-    /// Builds the operations. Also returns the reasons why some of them are left out.
+    /// Builds the operations. Also returns the reasons why some of them are omitted.
     fn build(&self, drafts: &[Draft<'_>]) -> (Vec<Arc<Operation>>, Vec<String>) {
         let ApiConfig { base_url, server_variables, credentials, headers, .. } = &self.config;
         let is_supplied = |location: Location, name: &str| {

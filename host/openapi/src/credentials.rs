@@ -111,7 +111,7 @@ pub(crate) struct Placement {
     pub(crate) refusable: Refusable,
 }
 
-/// The credential of a request that can be replaced if the API refuses it.
+/// The credential of a request that can be replaced if the API rejects it.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Refusable {
     #[default]

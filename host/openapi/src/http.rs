@@ -297,8 +297,8 @@ fn replace_secrets(text: String, spellings: &[String]) -> String {
     spellings.iter().fold(text, |text, secret| if text.contains(secret) { text.replace(secret, HIDDEN) } else { text })
 }
 
-/// Returns the secrets as they are, percent-encoded, as in a form, and as in a JSON string. A secret may be the
-/// beginning of another one, so longer ones come first.
+/// Returns the secrets unchanged, percent-encoded, as in a form, and as in a JSON string. A secret may be the beginning
+/// of another one, so longer ones come first.
 fn spellings(secrets: &[Secret]) -> Vec<String> {
     let secrets = secrets.iter().map(Secret::expose).filter(|secret| secret.len() >= MIN_SECRET);
     let mut all: Vec<String> = secrets

@@ -107,7 +107,7 @@ impl Request {
     }
 }
 
-/// Checks that a path does not lead to another place than the operation's: URLs leave out `..` and the segment before.
+/// Checks that a path leads to the operation: URLs drop `..` together with the segment before it.
 fn check_path(path: &str) -> Result<(), String> {
     let is_dots = |segment: &str| {
         let segment = segment.to_ascii_lowercase().replace("%2e", ".");
@@ -120,7 +120,7 @@ fn check_path(path: &str) -> Result<(), String> {
     }
 }
 
-/// Returns a value as text: a string as it is, and others as JSON.
+/// Returns a value as text: strings unchanged, other values as JSON.
 fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -73,7 +73,8 @@ impl OperationTool {
         ToolError::Recoverable(format!("the call of `{operation}` of the API `{api}` failed: {shown}"))
     }
 
-    /// Returns an answer as the result of the call: JSON as it is, a text as a text, and others as an artifact.
+    /// Returns an answer as the result of the call: JSON unchanged, text as a string, and everything else as an
+    /// artifact.
     async fn result(&self, answer: ApiResponse, cx: &CallContext) -> Result<Value, ToolError> {
         let ApiResponse { status, media_type, body } = answer;
         let error = |reason: String| {

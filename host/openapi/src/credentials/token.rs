@@ -19,7 +19,7 @@ use crate::request::{Request, encode_form};
 /// Maximum size of the answer of a token server in bytes.
 const MAX_ANSWER: usize = 64 << 10;
 
-/// Maximum size in bytes of such an answer in an error.
+/// Maximum size in bytes of an answer in an error.
 const MAX_EXCERPT: usize = 300;
 
 const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");

@@ -13,10 +13,10 @@ const EXPANSION: usize = 16;
 /// Size of values, in bytes, that is allowed for every text.
 const MIN_BUDGET: usize = 1 << 20;
 
-/// Bytes that a value takes beside its string, with the header of an allocation.
+/// Bytes that a value takes in addition to its string, with the header of an allocation.
 const VALUE_SIZE: usize = size_of::<Value>() + 16;
 
-/// Bytes that a key of an object takes beside its string, with the entry of the index.
+/// Bytes that a key of an object takes in addition to its string, with the entry of the index.
 const KEY_SIZE: usize = size_of::<String>() + 24;
 
 /// Parses a text as JSON if it begins with a brace, and as YAML otherwise.

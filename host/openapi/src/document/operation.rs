@@ -27,7 +27,7 @@ const MAX_OPERATIONS: usize = 20_000;
 /// Maximum number of parameters of an operation.
 const MAX_PARAMETERS: usize = 256;
 
-/// TRACE is left out: its response would repeat the credentials of the request.
+/// TRACE is omitted: its response would repeat the credentials of the request.
 const METHODS: [(&str, Method); 7] = [
     ("get", Method::GET),
     ("put", Method::PUT),
@@ -160,7 +160,7 @@ impl Draft<'_> {
     }
 }
 
-/// Checks that every name in braces in a path is one of the parameters: it would be sent as it is.
+/// Checks that every name in braces in a path is one of the parameters: it would be sent unreplaced.
 fn check_placeholders(path: &str, parameters: &[Parameter]) -> Result<(), String> {
     let is_declared =
         |name: &str| parameters.iter().any(|parameter| parameter.location == Location::Path && parameter.name == name);

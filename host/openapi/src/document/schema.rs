@@ -80,7 +80,7 @@ impl<'d> SchemaConverter<'d> {
         if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
             converted.insert("$ref".into(), format!("#/$defs/{}", self.definition(reference)?).into());
             self.grow(reference.len())?;
-            // Before 3.1 other keywords beside a reference are ignored.
+            // Before 3.1, other keywords next to a reference are ignored.
             if self.document.is_3_0 {
                 return Ok(converted.into());
             }
@@ -175,7 +175,7 @@ impl<'d> SchemaConverter<'d> {
     }
 }
 
-/// Returns the reason why an operation is left out whose schema is larger than [`MAX_SCHEMA`].
+/// Returns the reason why an operation with a schema larger than [`MAX_SCHEMA`] is omitted.
 pub(super) fn too_large() -> String {
     format!("the schema of its parameters is larger than {} KiB", MAX_SCHEMA >> 10)
 }

@@ -16,8 +16,8 @@ pub(crate) struct ServerSettings<'a> {
 }
 
 impl Document {
-    /// Returns the URL that the path of an operation is appended to: the configured one, or else the first server of
-    /// the operation, of the path, or of the document.
+    /// Returns the base URL of an operation: the configured URL, or else the first server of the operation, the path or
+    /// the document.
     ///
     /// # Errors
     /// If there is none.
