@@ -58,7 +58,7 @@ impl Call {
     }
 }
 
-/// Returns a request as it is recorded.
+/// Returns the recorded form of a request.
 fn recorded_request(request: &LlmRequest) -> LlmRequest {
     let instructions = request.system_instructions.join("\n\n");
     let system_instructions = if instructions.is_empty() { vec![] } else { vec![instructions] };

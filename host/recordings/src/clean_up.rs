@@ -1,4 +1,4 @@
-//! Removal of temporary files, which processes leave that are killed while they write a recording.
+//! Removal of temporary files of processes that were killed while they wrote a recording.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use crate::FILE_NAME;
 use crate::location::RecordingRoot;
 
 /// Age from which temporary files are removed. Until then somebody may want to see what the killed process recorded;
-/// later they only keep prompts and answers that nobody knows of.
+/// later they only keep forgotten prompts and answers.
 const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes the temporary files of recordings that no process writes any more. Failures are only logged.

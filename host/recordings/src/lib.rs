@@ -1,5 +1,5 @@
 //! Record and replay of sessions. [`Recorder`] writes the requests and responses of models and tools to a YAML file.
-//! [`Replayer`] answers from such a file instead of calling models and tools, and fails the run at the first call that
+//! [`Replayer`] answers from a recording instead of calling models and tools, and fails the run at the first call that
 //! differs from the recording.
 //!
 //! Both wrap the model and the tools themselves ([`Plugin::model`](hatchery_core::Plugin::model)), so callbacks and

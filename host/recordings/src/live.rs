@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::call_recorder::{CallId, CallRecorder};
 use crate::{LiveCall, LiveStep, compare};
 
-/// Returns a request as it is recorded: without the bytes of sounds and images, and without state, which is part of the
-/// user's message.
+/// Returns the recorded form of a request: without the bytes of sounds and images, and without state, which is part of
+/// the user's message.
 pub(crate) fn recorded_request(request: &LiveRequest) -> LiveRequest {
     match request {
         LiveRequest::Blob(blob) => LiveRequest::Blob(Blob { mime_type: blob.mime_type.clone(), ..Blob::default() }),

@@ -191,7 +191,7 @@ async fn read(location: &MessageLocation) -> Result<Option<Recordings>, RunError
     Ok(Some(recordings))
 }
 
-/// Replaces a recording. Of several recorders that write it at once, the last one wins.
+/// Replaces a recording. If several recorders write it concurrently, the last one wins.
 async fn write(file: PathBuf, text: String) -> io::Result<()> {
     let write = move || {
         if let Some(folder) = file.parent() {
