@@ -30,7 +30,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum time without received data.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The hosts of which [`Reference::is_loopback`] is true, in the notation of `NO_PROXY`.
+/// The hosts for which [`Reference::is_loopback`] returns true, in the notation of `NO_PROXY`.
 const LOOPBACK: &str = "localhost,127.0.0.0/8,::1";
 
 /// Pushes to and pulls from registries.
@@ -58,8 +58,8 @@ pub(crate) struct ResolvedReference {
 }
 
 impl RegistryClient {
-    /// Creates a client. It uses HTTPS, except for registries on this machine or if `plain_http` is set, and the proxies of
-    /// the environment, except for registries on this machine.
+    /// Creates a client. It uses HTTPS, except for registries on this machine or if `plain_http` is set, and the
+    /// proxies of the environment, except for registries on this machine.
     pub fn new(credentials: Credentials, plain_http: bool, listener: ProgressListener) -> Self {
         // Fails if the process has already installed a TLS provider. Any provider will do.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();

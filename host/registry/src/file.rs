@@ -12,8 +12,8 @@ use tokio::io::AsyncReadExt;
 use crate::component::MAX_BYTES;
 use crate::error::RegistryError;
 
-/// Age from which temporary files of killed pulls are removed. Where there are no locks of files, a younger one may still
-/// be written.
+/// Age from which temporary files of killed pulls are removed. Where there are no locks of files, a younger one may
+/// still be written.
 const MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Reads a file. Returns `None` if it does not exist.
@@ -50,7 +50,7 @@ pub(crate) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), RegistryErr
     let target = path.to_owned();
     let write = move || {
         if let (Some(folder), Some(name)) = (target.parent(), target.file_name().and_then(OsStr::to_str)) {
-            // What cannot be removed only takes space.
+            // A file that cannot be removed only takes space.
             let _ = remove_abandoned(folder, name, MIN_AGE);
         }
         write_atomically(&target, &bytes, FileAccess::Default)
@@ -59,8 +59,8 @@ pub(crate) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), RegistryErr
     written.map_err(|source| RegistryError::Write { path: path.into(), source })
 }
 
-/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the folder cannot be
-/// locked.
+/// Locks a folder until the result is dropped, and waits for other processes that lock it. `None` if the folder cannot
+/// be locked.
 pub(crate) async fn lock(folder: &Path) -> Option<std::fs::File> {
     let folder = folder.to_owned();
     let lock = move || {

@@ -89,8 +89,8 @@ impl ComponentFolder {
     }
 
     /// Pulls a component and adds it to the lockfile. If it is already locked to this reference, it is restored. A
-    /// component that is locked to another reference, or a file with other content that was not pulled, is only replaced
-    /// in [`PullMode::Update`].
+    /// component that is locked to another reference, or a file with other content that was not pulled, is only
+    /// replaced in [`PullMode::Update`].
     ///
     /// # Errors
     /// If the name is in use, the component cannot be pulled, is invalid or lacks a required signature, or another pull
@@ -161,7 +161,7 @@ impl ComponentFolder {
         Ok(results)
     }
 
-    /// Writes the files of a component, and its lockfile entry if that has changed. Reads the lockfile again, because
+    /// Writes the files of a component, and its lockfile entry if it has changed. Reads the lockfile again, because
     /// other pulls may have added entries since this one began.
     ///
     /// # Errors
@@ -203,8 +203,8 @@ impl ComponentFolder {
         Ok(pulled)
     }
 
-    /// Checks that a file without an entry in the lockfile is the component of `reference`: a pull that is killed after it
-    /// has written the file leaves one. Any other file is an error, before anything is downloaded.
+    /// Checks that a file without an entry in the lockfile is the component of `reference`: a pull that is killed after
+    /// it has written the file leaves one. Any other file is an error, before anything is downloaded.
     async fn check_existing(&self, name: &str, reference: &Reference) -> Result<(), RegistryError> {
         let ResolvedReference { layer, .. } = self.client.resolve(reference).await?;
         check_content(&self.component_path(name), &layer.digest).await
@@ -330,8 +330,8 @@ async fn check_content(path: &Path, digest: &Digest) -> Result<(), RegistryError
 }
 
 async fn write(path: &Path, files: ComponentFiles) -> Result<(), RegistryError> {
-    // The component is written last, and also if only its signature has changed: this makes a host that watches the
-    // folder reload both.
+    // The component is written last, even if only its signature has changed: this makes a host that watches the folder
+    // reload both.
     match files.signature {
         Some(signature) => file::write(&signature_path(path), signature.into_bytes()).await?,
         None => file::remove(&signature_path(path)).await?,

@@ -80,7 +80,7 @@ impl TrustedKey {
 impl FromStr for TrustedKey {
     type Err = RegistryError;
 
-    /// Parses the base64 line of a minisign public key, or the complete text of such a file.
+    /// Parses the base64 line of a minisign public key, or the complete text of a key file.
     fn from_str(text: &str) -> Result<Self, RegistryError> {
         let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
         let key = KeyId::from_base64(line).zip(PublicKey::from_base64(line).ok());
