@@ -1,7 +1,7 @@
 //! Authentication: who sends a request. API keys, tokens of an issuer, and logins of browsers.
 //!
-//! The [service](crate::service) asks before the route of a request is known, so that a refusal does not tell
-//! clients whether the route exists.
+//! The [service](crate::service) asks before the route of a request is known, so that a refusal does not reveal clients
+//! whether the route exists.
 
 mod api_keys;
 mod concurrency;
@@ -137,9 +137,8 @@ impl Authentication {
         })
     }
 
-    /// Reads the keys of a changed configuration. Returns what replaces the clients: keys that the configuration does
-    /// not have any more, and tokens under other settings, are not accepted from the next request on, nor are logins
-    /// with them.
+    /// Reads the keys of a changed configuration. Returns a function that replaces the clients: from the next request
+    /// on, removed keys, tokens under other settings, and logins with them are rejected.
     ///
     /// # Errors
     /// The problem, without the text of a key.
@@ -153,8 +152,7 @@ impl Authentication {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Returns the sender of a request after checking that the sender may use its path. `None` for a path that everybody
-    /// may use.
+    /// Returns the sender of a request after checking that the sender may use its path. `None` for a public path.
     ///
     /// # Errors
     /// The response that refuses it.
@@ -189,8 +187,8 @@ impl Authentication {
         }
     }
 
-    /// Returns the sender of a message over a connection that was admitted with these credentials, which may have expired
-    /// or been withdrawn since. The message counts as a request, but not as one in progress.
+    /// Returns the sender of a message over a connection that was admitted with these credentials. They may have
+    /// expired or been withdrawn since. The message counts as a request, but not as one in progress.
     ///
     /// # Errors
     /// As for a request.

@@ -1,8 +1,8 @@
 //! Connections: limits per peer and in total, and timeouts. HTTP/1.1 and HTTP/2 on the same port.
 //!
 //! A connection above the limit of its peer gets a 503 response and is closed. A request over HTTP/2 above it gets the
-//! response too, and its connection stays open. Above the total limit, connections wait in the accept queue of the kernel.
-//! A connection that is idle between two requests counts; it is closed after the timeout for request heads.
+//! response too, and its connection stays open. Above the total limit, connections wait in the accept queue of the
+//! kernel. A connection that is idle between two requests counts; it is closed after the timeout for request heads.
 
 mod http2;
 mod peers;
@@ -90,7 +90,7 @@ pub(crate) struct Connections {
     logs: Logs,
 }
 
-/// The place of an open connection in the limits. One that is upgraded keeps it.
+/// A permit for one open connection. An upgraded connection keeps it.
 pub(crate) struct ConnectionPermit {
     _total: Option<OwnedSemaphorePermit>,
     /// `None` over a Unix socket.
@@ -125,7 +125,7 @@ impl Connections {
         }
     }
 
-    /// Applies changed limits: `max` connections, and those of `config`. Open connections keep their timeouts.
+    /// Applies changed limits: `max` connections, and the limits of `config`. Open connections keep their timeouts.
     pub(crate) fn reconfigure(&self, max: usize, config: Arc<ServerConfig>) {
         let per_peer = max_per_peer(max, &config);
         self.free.set(max);

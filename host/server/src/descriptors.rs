@@ -24,7 +24,8 @@ pub(crate) fn raise_limit() -> Option<u64> {
     }
 }
 
-/// Returns how many of `wanted` connections fit into `files` descriptors. Logs a warning if not all of them do.
+/// Returns the number of connections, at most `wanted`, that fit into `files` descriptors. Logs a warning if not all of
+/// them do.
 pub(crate) fn clamp_connections(wanted: usize, files: Option<u64>) -> usize {
     let Some(files) = files else { return wanted };
     let fitting = usize::try_from(files - RESERVED.min(files / 2)).unwrap_or(usize::MAX).max(1);

@@ -242,7 +242,7 @@ fn model_status(kind: ModelErrorKind) -> StatusCode {
     }
 }
 
-/// Returns the status of an error of which only the code is known, because an event or a stored run reports it.
+/// Returns the status of an error by its code, for errors that an event or a stored run reports.
 fn reported_status(code: &str) -> StatusCode {
     if let Some(kind) = ModelErrorKind::from_code(code) {
         return model_status(kind);

@@ -157,7 +157,7 @@ impl Graph<'_> {
     }
 }
 
-/// Returns the names of the tools of an agent, as far as they are known without a run.
+/// Returns the names of those tools of an agent that are known without a run.
 pub(crate) fn tool_names(app: &App, id: AgentId) -> Vec<String> {
     let (tools, toolsets) = match &app.tree.agent(id).kind {
         AgentKind::Llm(llm) => (llm.tools.as_slice(), llm.toolsets.as_slice()),

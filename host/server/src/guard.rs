@@ -38,8 +38,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `is_loopback` is true if the server listens on
-    /// a loopback address.
+    /// Accepts loopback names and the names in `allowed`; `*` accepts all. `is_loopback` is true if the server listens
+    /// on a loopback address.
     pub(crate) fn new(is_loopback: bool, allowed: &[String]) -> Self {
         let hint = if is_loopback { "this server listens on loopback only" } else { "it is not a name of this server" };
         Self { allowed: allowed.to_vec(), allows_any: allowed.iter().any(|name| name == "*"), hint }
@@ -106,7 +106,7 @@ pub(crate) fn is_own_origin(uri: &Uri, headers: &HeaderMap) -> bool {
     authority.zip(host(uri, headers)).is_some_and(|(authority, host)| authority.eq_ignore_ascii_case(host))
 }
 
-/// Returns the name and the port under which the client knows the server.
+/// Returns the name and the port by which the client addresses the server.
 fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> Option<&'a str> {
     uri.authority().map(Authority::as_str).or(text(headers, header::HOST))
 }

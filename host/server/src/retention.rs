@@ -18,7 +18,7 @@ const INTERVAL_PER_SEARCH: u32 = 100;
 /// Days after which a session of one call of an MCP client is deleted: its host has died during the call.
 const ABANDONED_CALL_DAYS: u32 = 1;
 
-/// Deletes expired sessions as long as there are rules, and starts anew when the rules change. Never returns.
+/// Deletes expired sessions as long as there are rules, and starts over when the rules change. Never returns.
 pub(crate) async fn follow_rules(state: &AppState) {
     let mut changes = state.retention();
     loop {

@@ -89,9 +89,8 @@ impl Server {
         listen(address).await.map(|_| ())
     }
 
-    /// Binds a server to a Unix socket that the user and the group of the process can connect to, and reads its
-    /// certificate and the keys of its clients. A stale socket is replaced; the socket of the server is removed when it
-    /// stops.
+    /// Binds a server to a Unix socket that the user and the group of the process can connect to. Reads its certificate
+    /// and the keys of its clients. A stale socket is replaced; the socket of the server is removed when it stops.
     pub async fn bind_unix(path: &Path, state: AppState) -> Result<Self, BindError> {
         state.open_auth().map_err(BindError::Auth)?;
         state.open_tls().map_err(BindError::Tls)?;

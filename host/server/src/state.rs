@@ -200,7 +200,7 @@ impl AppState {
         self.shared.auth.load_full()
     }
 
-    /// Returns how many requests were refused because they had no valid credentials.
+    /// Returns the number of requests that were refused because they had no valid credentials.
     pub fn refused_credentials(&self) -> u64 {
         self.auth().map_or(0, |auth| auth.refused_requests())
     }
@@ -245,7 +245,7 @@ impl AppState {
         &self.shared.drafts
     }
 
-    /// Returns the places for runs of triggers.
+    /// Returns the semaphore that limits the runs of triggers.
     pub(crate) fn triggers(&self) -> &Arc<Semaphore> {
         &self.shared.triggers
     }
@@ -275,7 +275,7 @@ impl AppState {
         self.shared.mcp.as_ref()
     }
 
-    /// Returns how many more bytes request bodies may use.
+    /// Returns the number of bytes that further request bodies may use.
     pub fn available_body_memory(&self) -> usize {
         self.shared.body_budget.available()
     }

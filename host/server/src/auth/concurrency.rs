@@ -9,7 +9,7 @@ use hatchery_core::sync::MutexExt;
 #[derive(Clone, Default)]
 pub(super) struct ConcurrencyLimit(Arc<Mutex<HashMap<String, u32>>>);
 
-/// The place of a request among its client's requests, until the last clone is dropped.
+/// A permit for one request of a client, released when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct RequestPermit {
     _place: Arc<Place>,

@@ -118,7 +118,8 @@ impl Jwks {
         self.known.lock_unpoisoned().clone()
     }
 
-    /// Replaces the key set that a caller has seen, unless that has happened meanwhile or happens too often.
+    /// Fetches the key set that replaces the one that a caller has seen. Does nothing if it was replaced since, or is
+    /// replaced too often.
     async fn read_again(&self, seen: Option<Arc<KeySet>>, mut budget: tokio::sync::MutexGuard<'_, Budget>) {
         let is_seen = match (&self.current_keys(), &seen) {
             (Some(known), Some(seen)) => Arc::ptr_eq(known, seen),
@@ -162,7 +163,7 @@ impl Jwks {
     }
 }
 
-/// Returns the keys of a set that can verify tokens. Keys of other kinds are left out.
+/// Returns the keys of a set that can verify tokens. Keys of other kinds are omitted.
 fn parse(text: &[u8]) -> Result<Vec<PublicKey>, String> {
     #[derive(Deserialize)]
     struct Set {

@@ -1,4 +1,4 @@
-//! The page that asks a browser for an API key, in place of the developer UI.
+//! The page that asks a browser for an API key, instead of the developer UI.
 
 use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -43,7 +43,7 @@ pub(super) fn reload_page(query: &str) -> Response {
     (headers, html).into_response()
 }
 
-/// Returns the page in place of the one at `path`, with a sentence about the last attempt.
+/// Returns the login page for `path`, with a sentence about the last attempt.
 pub(crate) fn login_page(path: &str, problem: Option<&str>) -> Response {
     let problem = problem.map(|problem| format!("<p><strong>{problem}</strong></p>\n")).unwrap_or_default();
     let action = format!("{}login", "../".repeat(path.matches('/').count().saturating_sub(1)));

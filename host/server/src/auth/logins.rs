@@ -69,8 +69,8 @@ fn hash(id: &str) -> Hash {
     Sha256::digest(id).into()
 }
 
-/// Returns the cookie of a login: no script can read it, no page of another site can send it, and no other server below
-/// another base path gets it.
+/// Returns the cookie of a login. Scripts cannot read it, pages of other sites cannot send it, and servers below other
+/// base paths do not receive it.
 pub(crate) fn cookie(id: &str, lifetime: Duration, is_secure: bool, config: &ServerConfig) -> Option<HeaderValue> {
     let secure = if is_secure { "; Secure" } else { "" };
     let (seconds, path) = (lifetime.as_secs(), path(config));

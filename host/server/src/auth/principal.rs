@@ -48,7 +48,7 @@ impl Principal {
         }
     }
 
-    /// Returns how many requests it may send.
+    /// Returns the maximum number of requests that it may send.
     pub(super) fn limits(&self) -> ClientLimits {
         match self {
             Self::Anybody | Self::Operator(_) => ClientLimits::default(),

@@ -31,7 +31,8 @@ impl Bucket {
 }
 
 impl RateLimit {
-    /// Counts a request of a client that may send this many per minute, all at once or over the time; 0 means no limit.
+    /// Counts a request of a client that may send this many per minute, in a burst or spread over the minute; 0 means
+    /// no limit.
     ///
     /// # Errors
     /// Time until the client may retry.

@@ -38,7 +38,7 @@ impl Requirement {
             }
             [".well-known", "agent-card.json" | "agent.json"] => Self::EveryApp("the default app"),
             ["a2a", app, ..] => match decode(app) {
-                // ADK's clients mean the default app if there is none of this name.
+                // ADK's clients mean the default app if no app has this name.
                 Some(app) if app == "remote" => Self::EveryApp("remote"),
                 Some(app) => Self::App(app),
                 None => Self::Operator,

@@ -66,7 +66,7 @@ impl BodyMemory {
     /// Increases the reservation to `bytes`. It never shrinks.
     ///
     /// # Errors
-    /// 413 if that exceeds the total for all bodies, 503 if other bodies use it.
+    /// 413 if it exceeds the total for all bodies, 503 if other bodies use the memory.
     pub(crate) fn grow_to(&self, bytes: usize) -> Result<(), ApiError> {
         let mut held = self.held.lock_unpoisoned();
         let units = bytes.div_ceil(UNIT).saturating_sub(held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits));
@@ -83,8 +83,8 @@ impl BodyMemory {
         Ok(())
     }
 
-    /// Reserves the memory of a response that is not sent piece by piece. One larger than the memory of all bodies takes all
-    /// of it.
+    /// Reserves the memory of a response that is not sent piece by piece. One larger than the memory of all bodies
+    /// takes all of it.
     ///
     /// # Errors
     /// 503 if other bodies use it.

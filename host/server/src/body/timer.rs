@@ -45,7 +45,7 @@ impl BodyTimer {
             .map_err(|_| if remaining < self.idle_timeout { self.rate_error() } else { self.idle_error() })
     }
 
-    /// Returns when the next chunk must arrive, from the start. Each received byte extends it.
+    /// Returns the time until which the next chunk must arrive, from the start. Each received byte extends it.
     fn deadline(&self) -> Duration {
         let earned = Duration::from_secs_f64(self.received as f64 / self.min_rate as f64);
         (self.idle_timeout * 2 + earned).min(self.timeout)

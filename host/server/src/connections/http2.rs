@@ -1,7 +1,7 @@
 //! HTTP/2: many requests on one connection, with the timeouts that clients over HTTP/1.1 have.
 //!
 //! A response to which its client grants no window for the write timeout is reset; others on the connection go on. A
-//! connection without requests is closed after the timeout for request heads. An open WebSocket is such a request.
+//! connection without requests is closed after the timeout for request heads. An open WebSocket counts as a request.
 
 mod websocket;
 
@@ -47,8 +47,9 @@ impl Timeouts {
     }
 }
 
-/// Serves a connection until it ends. `admit` returns a permit, which a request holds until its response is sent or its
-/// WebSocket is closed, or the response that refuses the request. Accepts no more requests when `closing` is cancelled.
+/// Serves a connection until it ends. `admit` returns a permit or the response that refuses the request. A request
+/// holds its permit until its response is sent or its WebSocket is closed. Accepts no more requests when `closing` is
+/// cancelled.
 pub(super) async fn serve<S, R, F>(
     stream: S,
     respond: R,
@@ -108,7 +109,8 @@ fn name_host(request: &mut Request<Incoming>) {
     }
 }
 
-/// Waits until something has lasted for a time. `since` returns when it began, or `None` if it does not last at present.
+/// Waits until a condition has lasted for a time. `since` returns the time at which it began, or `None` while it does
+/// not hold.
 async fn wait_until_lasting(time: Duration, since: impl Fn() -> Option<Instant>) {
     loop {
         let now = Instant::now();

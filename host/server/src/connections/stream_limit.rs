@@ -27,7 +27,7 @@ struct Logs {
     peer_full: LogThrottle,
 }
 
-/// The place of a request, until it is dropped.
+/// A permit for one request in progress.
 pub(super) struct StreamPermit {
     _total: OwnedSemaphorePermit,
     /// `None` over a Unix socket.

@@ -23,8 +23,8 @@ impl UnixSocket {
     /// Listens at a path. A stale socket at the path is replaced.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another process listens, [`io::ErrorKind::AlreadyExists`] if the file is no socket, and
-    /// errors of the file system.
+    /// [`io::ErrorKind::AddrInUse`] if another process listens, [`io::ErrorKind::AlreadyExists`] if the file is no
+    /// socket, and errors of the file system.
     pub(crate) fn bind(path: &Path) -> io::Result<Self> {
         check_replaceable(path)?;
         // It gets its permissions before anybody can find it.
@@ -68,7 +68,7 @@ fn check_replaceable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the socket that a process left that ended while it bound one.
+/// Removes the socket of a process that ended while it bound the socket.
 fn remove_socket(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(file) if file.file_type().is_socket() => fs::remove_file(path),

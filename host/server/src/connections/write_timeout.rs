@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// A stream whose writes fail if they make no progress for a while.
+/// A stream whose writes fail if they make no progress for a time.
 pub(super) struct WriteTimeout<S> {
     stream: S,
     timeout: Duration,

@@ -43,7 +43,7 @@ pub(crate) struct LiveSession {
 /// The next event of a connection.
 enum ConnectionEvent {
     Received(Result<Option<Utf8Bytes>, SocketEnd>),
-    /// There is a place in the queue; false if it is closed.
+    /// The queue has capacity; false if it is closed.
     Ready(bool),
     Emitted(Option<Result<Arc<Event>, RunError>>),
     Ping,
@@ -104,7 +104,7 @@ impl LiveSession {
         }
     }
 
-    /// Moves requests into the queue as far as they fit. What comes after its end is discarded.
+    /// Moves requests into the queue while it has capacity. Requests after its end are discarded.
     fn enqueue(&mut self, is_open: bool) {
         if !is_open {
             self.pending.clear();

@@ -47,7 +47,7 @@ struct AppInfo {
     agents: BTreeMap<String, AgentInfo>,
 }
 
-/// What is told about the agents of an app beside their names.
+/// The level of detail of descriptions of agents.
 #[derive(Clone, Copy)]
 struct Detail {
     instructions: bool,

@@ -1,7 +1,7 @@
 //! Triggers: a message of Pub/Sub, or an event of Eventarc, starts a run in a session of its own.
 //!
-//! The answer is the acknowledgement: it comes when the run has ended, and after any other status than 200 the service
-//! delivers the event again, in another session.
+//! The answer is the acknowledgement, sent when the run has ended. After any other status than 200 the service delivers
+//! the event again, in another session.
 
 mod message;
 
@@ -32,10 +32,11 @@ use crate::error::ApiError;
 use crate::extract::{Json, Params, check_user_is_not_host};
 use crate::state::AppState;
 
-/// How often a run is tried again that was refused because of too many requests.
+/// Maximum number of retries of a run that was refused because of too many requests.
 const MAX_RETRIES: usize = 3;
 
-/// Maximum delay before a retry. If a model asks for a longer one, the service is to deliver the event again.
+/// Maximum delay before a retry. If a model asks for a longer delay, the run fails and the service delivers the event
+/// again.
 const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The state key with the identity of the delivery. Tools recognize by it an event that is delivered again.
@@ -101,8 +102,8 @@ fn check_enabled(state: &AppState, source: TriggerSource) -> Result<(), ApiError
     Err(error.advise(format_args!("to take them, add `{}` to server.triggers in hatchery.yaml", source.label())))
 }
 
-/// Runs the app in a new session. A client that disconnects leaves the queue for a place. It does not end the run, unless
-/// the configuration says so.
+/// Runs the app in a new session. A client that disconnects stops waiting for a permit. It does not end a run, unless
+/// it is configured so.
 async fn process(
     state: AppState,
     principal: &Principal,
@@ -155,7 +156,7 @@ async fn run_with_retries(
     run_once(state, app, request, place).await.map_err(ApiError::from)
 }
 
-/// Runs to the end, and then frees the place.
+/// Runs to the end, and then releases the permit.
 async fn run_once(
     state: &AppState,
     app: &Arc<App>,
@@ -175,7 +176,7 @@ async fn run_once(
     Ok(())
 }
 
-/// Waits for a place among the runs of events, until the server stops.
+/// Waits for a permit to run an event, until the server stops.
 async fn acquire_place(state: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
     let place = unless_stopped(state, state.triggers().clone().acquire_owned()).await?;
     // The semaphore is never closed.
@@ -189,7 +190,7 @@ async fn unless_stopped<T>(state: &AppState, work: impl Future<Output = T>) -> R
 
 /// The reason why an event is not processed.
 enum Failure {
-    /// The host begins no runs at present.
+    /// The host does not start runs at the moment.
     Refused(ApiError),
     /// The run has failed. The id is known if it has begun.
     Run { error: Box<ApiError>, id: Option<String> },

@@ -23,8 +23,8 @@ pub(super) fn check(certificate: &[u8], now: SystemTime) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns when a certificate expires, also as a date. `None` if it has fields of an unknown kind, or is not a
-/// certificate.
+/// Returns the time at which a certificate expires, also as a date. `None` if it has fields of an unknown kind, or is
+/// not a certificate.
 fn not_after(certificate: &[u8]) -> Option<(SystemTime, String)> {
     let blocks = from_der(certificate).ok()?;
     let [ASN1Block::Sequence(_, certificate)] = blocks.as_slice() else { return None };

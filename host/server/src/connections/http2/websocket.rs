@@ -1,5 +1,5 @@
-//! WebSockets over HTTP/2 (RFC 8441): the extended `CONNECT` of a client becomes the `GET` with `Upgrade` of HTTP/1.1, so
-//! that the routes and the checks of requests know one kind of them.
+//! WebSockets over HTTP/2 (RFC 8441): the extended `CONNECT` of a client becomes the `GET` with `Upgrade` of HTTP/1.1.
+//! Routes and checks therefore handle one kind of request.
 
 use std::sync::Arc;
 

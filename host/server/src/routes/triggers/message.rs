@@ -30,7 +30,7 @@ struct PubSubMessage {
     publish_time: Option<String>,
 }
 
-/// What starts a run.
+/// A message or an event that starts a run.
 pub(super) struct Trigger {
     pub(super) user: String,
     /// The text of the user's message.
@@ -59,8 +59,8 @@ impl Trigger {
         })
     }
 
-    /// Returns the trigger of a CloudEvent, whose attributes are headers (binary mode) or in the body (structured mode).
-    /// Its user is its source. An event that wraps a message of Pub/Sub is that message.
+    /// Returns the trigger of a CloudEvent, whose attributes are headers (binary mode) or in the body (structured
+    /// mode). Its user is its source. An event that wraps a message of Pub/Sub is that message.
     pub(super) fn from_event(body: &JsonMap, headers: &HeaderMap) -> Self {
         let [id, kind, source, version] =
             ["id", "type", "source", "specversion"].map(|name| attribute(name, body, headers));
@@ -90,7 +90,7 @@ impl PubSubMessage {
         if is_message { Self::deserialize(value).ok() } else { None }
     }
 
-    /// Returns the data as JSON: as they are if they are JSON, or else as a string.
+    /// Returns the data as JSON: unchanged if they are JSON, or else as a string.
     ///
     /// # Errors
     /// The reason why they cannot be decoded.
