@@ -96,7 +96,7 @@ impl AgentEngine {
         self.attempt(activity, method, &url, body).await
     }
 
-    /// Makes a request, and again if that is safe and its failure may pass.
+    /// Makes a request. Repeats it if that is safe and the failure may be temporary.
     async fn attempt(
         &self,
         activity: &'static str,

@@ -48,7 +48,7 @@ pub async fn back_up_database(uri: &str, target: &Path) -> Result<Backup, StoreE
     run_blocking(|| context, copy).await.map(|()| Backup::Copied)
 }
 
-/// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted meanwhile
+/// Copies the folder of an artifact service to the new folder `target`. A version that is saved or deleted concurrently
 /// may be missing.
 ///
 /// # Errors
@@ -63,8 +63,8 @@ pub async fn back_up_artifacts(uri: &str, target: &Path) -> Result<Backup, Store
     run_blocking(|| context, move || copy_folder(&folder, &target)).await.map(|()| Backup::Copied)
 }
 
-/// Copies a folder recursively. Files deleted meanwhile are skipped; symbolic links and special files are skipped with a
-/// warning.
+/// Copies a folder recursively. Files deleted in between are skipped; symbolic links and special files are skipped with
+/// a warning.
 ///
 /// # Errors
 /// If a file cannot be read or written.

@@ -2,9 +2,9 @@
 //! stores, and in Vertex AI Agent Engine.
 //!
 //! Each service is selected by a URI (see [`open_sessions`], [`open_artifacts`], [`open_memory`]), implements a trait
-//! of `hatchery_core`, and passes the contract tests of its kind. Nothing here caches data that another process could
-//! change, except for the totals that [`quotas`] are checked against, and what the next append to a session in
-//! Firestore begins with, which the database compares.
+//! of `hatchery_core`, and passes the contract tests of its kind. Data that another process could change is not cached,
+//! with two exceptions: the totals that [`quotas`] are checked against, and the state from which the next append to a
+//! session in Firestore begins, which the database compares.
 
 pub mod adk_sessions;
 #[cfg(feature = "agent-engine")]

@@ -25,7 +25,7 @@ pub fn create_file(file: &Path) -> io::Result<File> {
     options.open(file)
 }
 
-/// Returns true if other users of the machine may read a file or list a folder, and false if that is unknown.
+/// Returns true if other users of the machine may read a file or list a folder. Returns false if this is unknown.
 pub fn is_readable_by_others(path: &Path) -> bool {
     #[cfg(unix)]
     {

@@ -1,7 +1,7 @@
 //! PostgreSQL databases: addresses, a bounded pool of connections, and schemas with forward migrations.
 //!
 //! Each write is one statement, which calls a function of the schema, so it is one round trip and needs no transaction
-//! of the host. A statement whose connection was lost is sent again over a new one if that changes nothing.
+//! of the host. An idempotent statement whose connection was lost is sent again over a new one.
 
 mod address;
 mod connection;
@@ -58,8 +58,8 @@ impl Database {
     /// Connects, and applies the missing migrations.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] for a schema of another program or of a newer version, and for a server that cannot
-    /// be used; [`StoreError::Backend`] and [`StoreError::Busy`] if the database cannot be reached.
+    /// [`StoreError::InvalidRequest`] for a schema of another program or of a newer version, and for a server that
+    /// cannot be used; [`StoreError::Backend`] and [`StoreError::Busy`] if the database cannot be reached.
     pub(crate) async fn open(address: PostgresAddress, schema: &'static Schema) -> Result<Self, StoreError> {
         let pool = Pool::new(address);
         schema.migrate(&pool).await?;

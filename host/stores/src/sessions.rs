@@ -23,7 +23,7 @@ pub use memory::MemorySessions;
 pub use postgres::PostgresSessions;
 pub use sqlite::SqliteSessions;
 
-/// Returns the id of a new session: the requested one without surrounding whitespace, or a UUID if that is empty.
+/// Returns the id of a new session: the requested one without surrounding whitespace, or a UUID if it is empty.
 pub(crate) fn new_session_id(requested: Option<&str>) -> Arc<str> {
     match requested.map(str::trim) {
         Some(id) if !id.is_empty() => id.into(),

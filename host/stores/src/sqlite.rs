@@ -2,13 +2,13 @@
 //!
 //! All writes of a process to a database run in one thread, which owns the only writing connection. It takes all writes
 //! that wait, commits them in one transaction and only then answers them, so that concurrent writes share the cost of a
-//! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of such a group fails, the
+//! commit, and with [`Durability::Power`] of the synchronization with the disk. If a write of a group fails, the
 //! transaction is rolled back and each write of the group is repeated in a separate transaction.
 //!
 //! A deferred write is committed together with the next one, or soon: it costs no separate transaction.
 //!
-//! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may use
-//! one file; they wait for each other's transactions for up to five seconds.
+//! Users get the writer in turn (round robin). An operation that waits for [`MAX_WAIT`] fails. Several processes may
+//! use one file; they wait for each other's transactions for up to five seconds.
 
 mod failure;
 mod queue;
@@ -133,8 +133,9 @@ impl Database {
         received.unwrap_or(Err(Failure::Closed))
     }
 
-    /// Runs `change` in the writing thread together with the next write, and after [`MAX_DEFERRAL`] at the latest. Writes of
-    /// the same owner keep their order. A failure is logged. As in [`Database::write`], `change` may be called twice.
+    /// Runs `change` in the writing thread together with the next write, and after [`MAX_DEFERRAL`] at the latest.
+    /// Writes of the same owner keep their order. A failure is logged. As in [`Database::write`], `change` may be
+    /// called twice.
     pub(crate) fn write_later(
         &self,
         owner: Owner<'_>,

@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 
 use hatchery_core::StoreError;
 
-/// Runs `work` to completion, also if the caller is dropped meanwhile.
+/// Runs `work` to completion, even if the caller is dropped.
 pub(crate) async fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {

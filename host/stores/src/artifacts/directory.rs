@@ -331,7 +331,7 @@ fn newest_in(owner: &Path, prefix: &str) -> io::Result<Vec<NewestVersion>> {
     for bare in names_in(owner)? {
         let folder = owner.join(to_file_name(&bare).map_err(io::Error::other)?);
         let Some(version) = versions_in(&folder)?.last().copied() else { continue };
-        // It may have been deleted meanwhile.
+        // It may have been deleted concurrently.
         let Some(metadata) = none_if_missing(fs::metadata(folder.join(version.to_string())))? else { continue };
         let name = format!("{prefix}{bare}");
         newest.push(NewestVersion { name, version, created: Some(creation_time(&metadata)?) });
@@ -339,7 +339,7 @@ fn newest_in(owner: &Path, prefix: &str) -> io::Result<Vec<NewestVersion>> {
     Ok(newest)
 }
 
-/// Returns when a version was saved: its file is never written again.
+/// Returns the time at which a version was saved: its file is never written again.
 fn creation_time(metadata: &fs::Metadata) -> io::Result<Timestamp> {
     let since = metadata.modified()?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Ok(Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX)))
@@ -357,7 +357,7 @@ fn usage_in(owner: &Path) -> io::Result<(u64, u64)> {
             continue;
         }
         for version in versions_in(&artifact)? {
-            // A version that was deleted meanwhile is not counted.
+            // A version that was deleted concurrently is not counted.
             let Some(metadata) = none_if_missing(fs::metadata(artifact.join(version.to_string())))? else { continue };
             count += 1;
             bytes += metadata.len().saturating_sub(1);
@@ -404,8 +404,7 @@ fn remove_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes the folders above a deleted artifact, up to its app, as far as they are empty. A save that still needs one
-/// creates it again.
+/// Removes the empty folders above a deleted artifact, up to its app. A save that still needs one creates it again.
 fn remove_empty_parents(folder: &Path, app: &Path) {
     for parent in folder.ancestors().skip(1).take_while(|parent| *parent != app) {
         // It has other content.

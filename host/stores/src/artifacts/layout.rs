@@ -34,7 +34,7 @@ pub(super) fn upgrade(root: &Path) -> io::Result<()> {
     }
     match permissions::create_file(&file) {
         Ok(mut file) => io::Write::write_all(&mut file, VERSION.as_bytes()),
-        // Another process did the same meanwhile, or crashed while it wrote the file.
+        // Another process did the same concurrently, or crashed while it wrote the file.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => fs::write(&file, VERSION),
         Err(error) => Err(error),
     }

@@ -7,9 +7,9 @@
 //! <prefix>/<app>/<user>/user/<name>/…                              names that start with `user:`
 //! ```
 //! A version is published by the creation of its small object, which fails if another writer has the number, after its
-//! bytes are stored. It is deleted in the reverse order. So several hosts may share a bucket, and a crash leaves only
-//! bytes that nothing refers to, which the next deletion of the artifact removes once they are old. The store must
-//! support conditional creation and list new objects at once. Saving lists the versions of the artifact.
+//! bytes are stored. It is deleted in the reverse order. So several hosts may share a bucket. A crash leaves only
+//! unreferenced bytes, which a later deletion of the artifact removes once they are old. The store must support
+//! conditional creation and list new objects immediately. Saving lists the versions of the artifact.
 
 mod failure;
 mod location;
@@ -215,7 +215,7 @@ impl ObjectArtifacts {
                     // A repeated request had been carried out.
                     Some(version) if version.id == id => return Ok(next),
                     Some(_) => lowest = next.checked_add(1).ok_or_else(|| self.no_number_left())?,
-                    // It was deleted meanwhile.
+                    // It was deleted concurrently.
                     None => lowest = 0,
                 },
                 Err(error) => return Err(self.failure("save", error)),
@@ -246,8 +246,8 @@ impl ObjectArtifacts {
         StoreError::backend(format!("cannot save artifacts in {}", self.location), "no version number is left")
     }
 
-    /// Deletes a version and then its bytes. Returns its id; `None` if it does not exist, or its object is damaged: then
-    /// nothing refers to its bytes.
+    /// Deletes a version and then its bytes. Returns its id; `None` if it does not exist, or its object is damaged:
+    /// then nothing refers to its bytes.
     async fn delete_version(&self, artifact: &Path, number: u64) -> Result<Option<String>, StoreError> {
         let path = version_path(artifact, number);
         let object = self.read(&path, "delete").await?;
@@ -446,7 +446,7 @@ fn newest_of(objects: &[ObjectMeta], owner: &Path, prefix: &str) -> Vec<NewestVe
     newest.collect()
 }
 
-/// Returns when a version was saved: its object is never written again.
+/// Returns the time at which a version was saved: its object is never written again.
 fn creation_time(object: &ObjectMeta) -> Timestamp {
     Timestamp::from_micros(object.last_modified.timestamp_micros())
 }

@@ -31,7 +31,7 @@ pub(crate) struct StoredPart {
 
 impl<'de> Deserialize<'de> for StoredPart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A part is an object, whatever it contains.
+        // A part is always an object.
         let json = Value::deserialize(deserializer)?;
         if json.is_array() {
             let (part, custom_metadata) = from_value::<(Part, JsonMap), _>(json)?;

@@ -46,7 +46,7 @@ impl EncryptedArtifacts {
         self.keys.seal_stream(record, stream::iter([Ok(Bytes::from(head))]).chain(bytes).boxed())
     }
 
-    /// Opens a version. One that is not sealed is returned as it is, if that is accepted.
+    /// Decrypts a version. A version in plain text is returned unchanged, if plain text is accepted.
     async fn open(
         &self,
         session: &SessionKey,

@@ -5,7 +5,7 @@
 //! segments of 64 KiB, each with 16 bytes of the cipher; the last one may be shorter
 //! ```
 //! Each salt has its own key. The nonce of a segment is its number, and whether it is the last: segments cannot be
-//! left out, repeated or exchanged.
+//! omitted, repeated or exchanged.
 
 use aws_lc_rs::aead::{Aad, LessSafeKey, NONCE_LEN, Nonce};
 use bytes::{Bytes, BytesMut};
@@ -17,7 +17,7 @@ use super::records::Record;
 
 const MAGIC: &[u8] = b"HTENC1";
 const SALT_BYTES: usize = 32;
-/// The bytes that are sealed at once.
+/// The number of bytes in a segment.
 pub(super) const SEGMENT: usize = 64 << 10;
 const TAG: usize = 16;
 
@@ -29,7 +29,7 @@ fn nonce(number: u64, is_last: bool) -> Nonce {
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// Seals bytes as they are received.
+/// Encrypts a stream of bytes incrementally.
 struct Sealer<'a> {
     bytes: ByteStream<'a>,
     key: LessSafeKey,
@@ -135,7 +135,7 @@ impl<'a> Sealer<'a> {
     }
 }
 
-/// Opens sealed bytes as they are received.
+/// Decrypts a stream of bytes incrementally.
 pub(super) struct Opener {
     bytes: ByteStream<'static>,
     key: LessSafeKey,

@@ -18,11 +18,11 @@ use super::records::{Record, unreadable};
 /// The key of the custom metadata with the sealed event.
 const SEALED_EVENT: &str = "hatchery:sealedEvent";
 
-/// The most bytes that are decrypted at once on a worker of the runtime.
+/// Maximum number of bytes that are decrypted at a time on a worker thread of the runtime.
 const MAX_INLINE_BYTES: usize = 256 << 10;
 
-/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is the usage of the
-/// encrypted data.
+/// A [`SessionService`] that encrypts events and values of state. Its [usage](SessionService::usage) is the usage of
+/// the encrypted data.
 #[derive(Clone)]
 pub struct EncryptedSessions {
     inner: Arc<dyn SessionService>,
@@ -35,7 +35,7 @@ impl EncryptedSessions {
         Self { inner, keys }
     }
 
-    /// Returns the event that is stored for an event: what stores need to know, and the event sealed.
+    /// Returns the stored form of an event: the fields that stores need, and the sealed event.
     fn seal_event(&self, key: &SessionKey, event: &Event) -> Result<Arc<Event>, StoreError> {
         let subject = format!("event `{}` ({key})", event.id);
         let record = Record { subject: &subject, context: &["event", &key.app, &key.user, &event.id] };

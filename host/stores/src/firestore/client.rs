@@ -179,7 +179,7 @@ impl fmt::Debug for FirestoreClient {
 
 /// Documents that were read at one time.
 pub(super) struct Snapshot {
-    /// The documents in the order in which they were requested; `None` if there is none of the name.
+    /// The documents in the order of the requested names; `None` if there is no document with the name.
     pub(super) documents: Vec<Option<Document>>,
     /// The time of the read by the clock of the service, at which more can be read.
     pub(super) read_time: String,
@@ -350,7 +350,7 @@ impl FirestoreClient {
     /// Makes writes, all or none.
     ///
     /// # Errors
-    /// [`StoreError::Busy`] also if the answer was lost: then the writes may have been made.
+    /// After [`StoreError::Busy`] the writes may have been made: it includes lost answers.
     pub(super) async fn commit(&self, writes: &[Write]) -> Result<Commit, StoreError> {
         let activity = "write to Firestore";
         let full: Vec<_> = writes.iter().map(|write| self.full_write(write)).collect();

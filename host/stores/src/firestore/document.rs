@@ -143,7 +143,7 @@ impl Write {
         }
     }
 
-    /// Returns a document after the write of its fields at a time. Keys of maps are left out.
+    /// Returns a document after the write of its fields at a time. Keys of maps are omitted.
     pub(super) fn applied_to(&self, document: &Document, time: String) -> Document {
         let mut changed = Document { update_time: time, ..document.clone() };
         if let Operation::Update { fields, .. } = &self.operation {
@@ -200,7 +200,8 @@ pub(super) fn quote(field: &str) -> String {
 }
 
 impl Precondition {
-    /// Returns the condition that the document is unchanged since it was read; `None`: that it does not exist.
+    /// Returns the condition that the document is unchanged since it was read. `None` stands for a document that does
+    /// not exist.
     pub(super) fn unchanged(read: Option<&Document>) -> Self {
         read.map_or(Self::Exists(false), |read| Self::UpdateTime(read.update_time.clone()))
     }

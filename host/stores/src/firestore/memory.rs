@@ -1,7 +1,7 @@
 //! Memory in Firestore.
 //!
-//! A search asks for the entries with any keyword of the query, 30 keywords at a time, and ranks what it finds: so its
-//! cost grows with the number of the user's entries that have one of the words. Stop words keep it low.
+//! A search asks for the entries with any keyword of the query, 30 keywords at a time, and ranks the results. Its cost
+//! grows with the number of the user's entries that have one of the words. Stop words keep it low.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -6,7 +6,7 @@
 //! clock of Firestore, so the clocks of the hosts need not agree.
 //!
 //! An operation of several commits (deleting, forking or rewinding a long session) is marked in the session's document
-//! meanwhile, and completed by the next one that uses the session if the host ends before.
+//! while it is in progress. If the host ends before it is complete, the next use of the session completes it.
 
 mod change;
 mod events;

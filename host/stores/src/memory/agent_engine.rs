@@ -21,8 +21,8 @@ const MAX_FACTS: u32 = 10;
 /// The author that ADK sets for facts.
 const AUTHOR: &str = "user";
 
-/// A [`MemoryService`] in Vertex AI Memory Bank. Stores facts about a user, not messages: added messages cannot be listed
-/// or deleted by session, and adding a session again merges its facts with those that are known.
+/// A [`MemoryService`] in Vertex AI Memory Bank. Stores facts about a user instead of messages. Added messages cannot
+/// be listed or deleted by session; adding a session again merges its facts with the known ones.
 pub struct AgentEngineMemory {
     engine: AgentEngine,
 }
@@ -51,7 +51,8 @@ impl AgentEngineMemory {
     /// Opens an engine, as [`AgentEngineSessions::open`](crate::AgentEngineSessions::open).
     ///
     /// # Errors
-    /// [`StoreError::InvalidName`] for any other URI, [`StoreError::InvalidRequest`] if a variable is missing or invalid.
+    /// [`StoreError::InvalidName`] for any other URI, [`StoreError::InvalidRequest`] if a variable is missing or
+    /// invalid.
     pub fn open(
         uri: &str,
         tokens: Arc<dyn AccessTokens>,

@@ -1,9 +1,9 @@
 //! Keyword search in PostgreSQL, by its full text index.
 //!
-//! The host splits texts into words, as for the other backends. With a configuration of text search, such as `english`, the
-//! lexemes of the words are in the index too, so that "run" finds "running". An index entry has the number of its owner, so
-//! a search reads the entries of one user that have one of its words. With an embedder, messages of similar meaning are
-//! found too.
+//! The host splits texts into words, as for the other backends. With a configuration of text search, such as `english`,
+//! the lexemes of the words are in the index too, so that "run" finds "running". An index entry has the number of its
+//! owner, so a search reads the entries of one user that have one of its words. With an embedder, messages of similar
+//! meaning are found too.
 
 mod vectors;
 
@@ -30,10 +30,11 @@ static SCHEMA: Schema = Schema {
     migrations: &[include_str!("postgres/0001_entries.sql"), include_str!("postgres/0002_entries_of_words.sql")],
 };
 
-/// The longest word that is stored as it is. PostgreSQL has a limit of 2 kB.
+/// The longest word that is not hashed. PostgreSQL has a limit of 2 kB.
 const MAX_WORD_BYTES: usize = 1024;
 
-/// The most bytes of the words of an entry. PostgreSQL has a limit of 1 MB, and lexemes are stored beside the words.
+/// The most bytes of the words of an entry. PostgreSQL has a limit of 1 MB, and lexemes are stored in addition to the
+/// words.
 const MAX_WORDS_BYTES: usize = 300_000;
 
 const REMEMBER: &str = "SELECT remember($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
@@ -53,9 +54,9 @@ const LIST_ENTRIES: &str = "\
 /// Selects nothing, and fails if there is no such configuration of text search.
 const CHECK_TEXT_SEARCH: &str = "SELECT WHERE ($1::TEXT)::REGCONFIG IS NULL";
 
-/// A [`MemoryService`] in a PostgreSQL database that finds entries with at least one word of the query: those with most of
-/// the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar
-/// meaning.
+/// A [`MemoryService`] in a PostgreSQL database that finds entries with at least one word of the query: those with most
+/// of the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of
+/// similar meaning.
 pub struct PostgresMemory {
     database: Database,
     /// The configuration of text search.
@@ -74,7 +75,7 @@ struct NewEntries {
 }
 
 impl NewEntries {
-    /// Encodes events, and returns their messages too. Those without words are left out.
+    /// Encodes events, and returns their messages too. Events without words are omitted.
     fn encode<'a>(events: impl Iterator<Item = &'a Arc<Event>>) -> (Self, Vec<&'a Content>) {
         let (mut new, mut messages) = (Self::default(), Vec::new());
         for event in events {
@@ -110,7 +111,7 @@ fn join_words<'a>(words: impl Iterator<Item = &'a Box<str>>) -> String {
     joined
 }
 
-/// Returns a word as it is stored: the hash of a very long one.
+/// Returns the stored form of a word: the hash of a very long word.
 fn lexeme(word: &str) -> String {
     if word.len() <= MAX_WORD_BYTES {
         return word.to_owned();
@@ -120,12 +121,12 @@ fn lexeme(word: &str) -> String {
 
 impl PostgresMemory {
     /// Opens the database of a URI such as `postgres://user@host/database`, as
-    /// [`PostgresSessions::open`](crate::PostgresSessions::open). Its parameter `text_search` names a configuration of text
-    /// search, such as `english`.
+    /// [`PostgresSessions::open`](crate::PostgresSessions::open). Its parameter `text_search` names a configuration of
+    /// text search, such as `english`.
     ///
     /// # Errors
-    /// As [`PostgresSessions::open`](crate::PostgresSessions::open), and [`StoreError::InvalidRequest`] if the database has
-    /// no such configuration.
+    /// As [`PostgresSessions::open`](crate::PostgresSessions::open), and [`StoreError::InvalidRequest`] if the database
+    /// has no such configuration.
     pub async fn open(uri: &str) -> Result<Self, StoreError> {
         let address = PostgresAddress::parse(uri, |name| std::env::var(name).ok())?;
         let text_search = address.text_search.clone();
@@ -137,13 +138,13 @@ impl PostgresMemory {
         Ok(Self { database, text_search, similarity: None })
     }
 
-    /// Adds a search by meaning, with the extension `vector` (pgvector), which is created in the database if the account may
-    /// do that. Messages that were added without it, or with another embedder, are found by their words until they are added
-    /// again.
+    /// Adds a search by meaning, with the extension `vector` (pgvector), which is created in the database if the
+    /// account may do that. Messages that were added without it, or with another embedder, are found by their words
+    /// until they are added again.
     ///
     /// # Errors
-    /// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account may
-    /// not create it.
+    /// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account
+    /// may not create it.
     pub async fn with_similarity(self, similarity: SimilaritySearch) -> Result<Self, StoreError> {
         vectors::prepare(&self.database).await?;
         Ok(Self { similarity: Some(similarity), ..self })

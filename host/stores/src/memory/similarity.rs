@@ -18,16 +18,17 @@ const BATCH: usize = 100;
 /// The part of a message that is embedded, in bytes: models accept some thousand tokens.
 const MAX_TEXT_BYTES: usize = 8_000;
 
-/// Entries that a search returns because of their similarity. There is always a nearest entry, also if nothing is similar.
+/// Entries that a search returns because of their similarity. There is always a nearest entry, even if nothing is
+/// similar.
 pub(super) const MAX_SIMILAR: usize = 10;
 
-/// The constant of reciprocal rank fusion: the larger it is, the less the first places count.
+/// The constant of reciprocal rank fusion: the larger it is, the less the first ranks count.
 const FUSION: f64 = 60.0;
 
-/// The least cosine of similar texts, unless the configuration says otherwise.
+/// The minimum cosine of similar texts by default.
 const DEFAULT_MIN_SIMILARITY: f64 = 0.3;
 
-/// Finds texts by their meaning, beside those with words of the query.
+/// Finds texts by their meaning, in addition to texts with words of the query.
 #[derive(Clone)]
 pub struct SimilaritySearch {
     /// The name of the embedder. Vectors of different embedders are never compared.
@@ -59,8 +60,8 @@ impl SimilaritySearch {
         &self.name
     }
 
-    /// Embeds texts. One that cannot be embedded, now or at all, has no vector, and neither have those after a failure: the
-    /// caller waits for at most one answer that does not come.
+    /// Embeds texts. A text that cannot be embedded has no vector. After a failure the remaining texts have none
+    /// either, so that the caller waits for one timeout at most.
     pub(crate) async fn embed(&self, texts: Vec<String>) -> Vec<Option<UnitVector>> {
         let mut vectors = Vec::with_capacity(texts.len());
         for batch in texts.chunks(BATCH) {
@@ -104,7 +105,7 @@ impl SimilaritySearch {
     }
 }
 
-/// Returns the text of a message that is embedded. The text of a model's thinking is left out.
+/// Returns the text of a message that is embedded. The text of a model's thinking is omitted.
 pub(super) fn embedded_text(content: &Content) -> String {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
     truncate_text(texts.collect::<Vec<_>>().join("\n").trim()).to_owned()
@@ -167,7 +168,8 @@ impl Query {
         similar.into_iter().take(MAX_SIMILAR).map(|(entry, _)| entry).collect()
     }
 
-    /// Returns the cosine of the angle between the query and a vector of length 1; `None` if they have different lengths.
+    /// Returns the cosine of the angle between the query and a vector of length 1; `None` if they have different
+    /// lengths.
     pub(crate) fn similarity(&self, vector: &[u8]) -> Option<f32> {
         let query = &self.vector.0;
         (query.len() == vector.len()).then(|| numbers(query).zip(numbers(vector)).map(|(one, other)| one * other).sum())
@@ -179,8 +181,8 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {
     numbers.iter().map(|number| f32::from_le_bytes(*number))
 }
 
-/// Returns the entries of two rankings by reciprocal rank fusion, best first. Those that are in both come before those with
-/// the same place in one.
+/// Returns the entries of two rankings by reciprocal rank fusion, best first. Those that are in both come before those
+/// with the same rank in one ranking.
 pub(crate) fn fuse<T: Eq + Hash + Copy>(by_words: &[T], by_similarity: &[T]) -> Vec<T> {
     let mut fused: Vec<(T, f64)> = Vec::new();
     let mut places: HashMap<T, usize> = HashMap::new();

@@ -8,7 +8,7 @@ use hatchery_core::Content;
 /// Maximum number of words that a search looks for, which limits its cost.
 const MAX_QUERY_WORDS: usize = 256;
 
-/// Returns the words by which a message is found. Words of a model's thinking are left out.
+/// Returns the words by which a message is found. Words of a model's thinking are omitted.
 pub(crate) fn entry_words(content: &Content) -> BTreeSet<Box<str>> {
     let texts = content.parts.iter().filter(|part| !part.thought).filter_map(|part| part.as_text());
     texts.flat_map(|text| tokenize(text, TextKind::Entry)).collect()
@@ -33,7 +33,7 @@ pub(crate) fn query_words(query: &str) -> BTreeSet<Box<str>> {
 
 /// Returns the distinct words of a text: runs of letters and digits in lower case. A run in a script that does not
 /// separate words by spaces is split into bigrams instead. In an entry, and in a query of one character, single
-/// characters are added, so that any part of such a run is found.
+/// characters are added, so that any part of the run is found.
 fn tokenize(text: &str, kind: TextKind) -> BTreeSet<Box<str>> {
     let mut words = BTreeSet::new();
     for run in text.split(|character: char| !character.is_alphanumeric()).filter(|run| !run.is_empty()) {

@@ -135,7 +135,7 @@ fn is_shutdown(code: &SqlState) -> bool {
     [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::IDLE_SESSION_TIMEOUT].contains(code)
 }
 
-/// Returns an error with its causes. The details of the server are left out, because they repeat values.
+/// Returns an error with its causes. The server's details are omitted, because they repeat values.
 fn describe(error: &Error) -> String {
     if let Some(reported) = error.as_db_error() {
         return format!("{} (SQLSTATE {})", reported.message(), reported.code().code());

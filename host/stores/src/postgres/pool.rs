@@ -36,7 +36,7 @@ pub(crate) struct Pool {
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A connection that is returned to the pool when dropped, unless a statement was left unfinished or it was lost.
+/// A connection that is returned to the pool when dropped, unless it was lost or a statement is unfinished.
 pub(crate) struct PooledConnection<'a> {
     pool: &'a Pool,
     connection: Option<Connection>,
@@ -91,8 +91,8 @@ impl Pool {
         }
     }
 
-    /// Runs a statement. One that failed because its connection was lost is sent again for up to [`MAX_WAIT`] if that
-    /// is safe, and so is one that the server has undone.
+    /// Runs a statement. For up to [`MAX_WAIT`], repeats a statement that the server has rolled back, or whose
+    /// connection was lost if repeating it is safe.
     pub(crate) async fn query(
         &self,
         sql: &'static str,

@@ -18,9 +18,9 @@ use self::ledger::{Ledger, Reservation};
 use super::{AppQuotas, LiveQuotas, audit};
 use crate::tasks::run_to_completion;
 
-/// An [`ArtifactService`] that rejects saves that exceed a quota, names that are too long or contain control
-/// characters, and custom metadata that is too large. A save whose bytes are complete ends also if its caller is
-/// dropped, so that it is counted.
+/// An [`ArtifactService`] that enforces quotas. It also rejects names that are too long or contain control characters,
+/// and custom metadata that is too large. A save whose bytes are complete ends even if its caller is dropped, so that
+/// it is counted.
 pub struct QuotaArtifacts {
     inner: Arc<dyn ArtifactService>,
     ledger: Arc<Ledger>,

@@ -30,8 +30,7 @@ use usage_cache::{Growth, UsageCache, add_growth};
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// A [`SessionService`] that rejects writes that exceed a quota, and names that are too long or contain control
-/// characters.
+/// A [`SessionService`] that enforces quotas. It also rejects names that are too long or contain control characters.
 pub struct QuotaSessions {
     inner: Arc<dyn SessionService>,
     quotas: LiveQuotas,
@@ -179,7 +178,7 @@ impl QuotaSessions {
         let used = match self.tokens.used(key) {
             Some(used) => used,
             None => {
-                // Events are not appended meanwhile, so each is counted once.
+                // Events are not appended concurrently, so each is counted once.
                 let _guard = self.lock(key, false, LockMode::Exclusive).await?;
                 self.tokens.count(&*self.inner, key).await?
             }

@@ -43,7 +43,7 @@ const USER_PREFIX: &str = "user:";
 pub struct ArtifactSource {
     /// Patterns of their names, with `user:`, in which `*` matches any text.
     pub include: Vec<String>,
-    /// Maximum size of an artifact in bytes. Larger ones are left out.
+    /// Maximum size of an artifact in bytes. Larger ones are skipped.
     pub max_file: u64,
     /// Maximum number of artifacts of a session and its user.
     pub max_files: usize,
@@ -80,7 +80,7 @@ impl SessionScopes {
     }
 }
 
-/// The owner of a scope, as it is stored.
+/// The stored form of a scope's owner.
 enum ScopeOwner {
     Session(SessionKey),
     /// A key of the user, whose session need not exist.
@@ -146,7 +146,7 @@ impl ArtifactIndex {
     ) -> Result<Vec<Passage>, StoreError> {
         let scopes = match self.updates.acquire(session.clone(), LockMode::Exclusive, MAX_WAIT).await {
             Some(_guard) => self.update_scopes(artifacts, session).await?.0,
-            // Another search is updating the index, which may take long. This one uses the index as it is.
+            // Another search is updating the index, which may take long. This one uses the current index.
             None => self.check_scopes(session).await?,
         };
         if self.is_sweep_due() {
@@ -155,8 +155,8 @@ impl ArtifactIndex {
         self.index.search([scopes.own, scopes.users], query, limit).await
     }
 
-    /// Reads the newest versions that are not in the index, and forgets artifacts that are gone. Returns how many were
-    /// read.
+    /// Reads the newest versions that are not in the index, and forgets artifacts that are gone. Returns the number of
+    /// versions that were read.
     ///
     /// # Errors
     /// As [`ArtifactIndex::search`].
@@ -166,7 +166,7 @@ impl ArtifactIndex {
         Ok(count)
     }
 
-    /// Returns how many artifacts of all users are in the index.
+    /// Returns the number of artifacts of all users in the index.
     ///
     /// # Errors
     /// If the index cannot be used.

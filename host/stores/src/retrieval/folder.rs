@@ -25,11 +25,11 @@ const SCOPE: i64 = 0;
 /// Which files of a folder are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FolderSource {
-    /// The folder. Hidden files and symbolic links in it are left out.
+    /// The folder. Hidden files and symbolic links in it are skipped.
     pub folder: PathBuf,
     /// Patterns of their paths below the folder, with `/`, in which `*` matches any text.
     pub include: Vec<String>,
-    /// Maximum size of a file in bytes. Larger ones are left out.
+    /// Maximum size of a file in bytes. Larger ones are skipped.
     pub max_file: u64,
     /// Maximum number of files.
     pub max_files: usize,
@@ -79,7 +79,7 @@ impl FolderIndex {
         self.index.search([SCOPE; 2], query, limit).await
     }
 
-    /// Reads the files that have changed, and forgets those that are gone. Returns how many files were read.
+    /// Reads the files that have changed, and forgets those that are gone. Returns the number of files that were read.
     ///
     /// # Errors
     /// As [`FolderIndex::search`].

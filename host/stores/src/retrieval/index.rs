@@ -38,7 +38,8 @@ const SEARCH: &str = "\
 const LOAD_PASSAGE: &str =
     "SELECT path, first_line, last_line, text, version FROM passages JOIN files USING (file) WHERE passage = ?1";
 
-/// Number of passages of one call of the embedder, and the maximum number of calls of an update, for which a search waits.
+/// Number of passages of one call of the embedder, and the maximum number of calls of an update, for which a search
+/// waits.
 const EMBEDDED_PASSAGES: usize = 100;
 const MAX_EMBEDDER_CALLS: usize = 20;
 
@@ -70,7 +71,7 @@ pub(super) struct PassageIndex {
     database: OnceCell<Database>,
 }
 
-/// The place of an index.
+/// The storage of an index.
 enum IndexFile {
     Permanent(PathBuf),
     /// Deleted with the index.
@@ -128,7 +129,7 @@ impl PassageIndex {
         }
         let words = words.join(" OR ");
         let database = self.database().await?;
-        // Another search may replace passages meanwhile.
+        // Another search may replace passages concurrently.
         let search = move |connection: &Connection| {
             let by_words =
                 if words.is_empty() { Vec::new() } else { find_passages(connection, scopes, &words, limit)? };
@@ -156,7 +157,7 @@ impl PassageIndex {
         deleted.map_err(database.error("forget a file"))
     }
 
-    /// Stores a text in place of the earlier one.
+    /// Stores a text. Replaces the earlier one.
     pub(super) async fn replace(
         &self,
         owner: Owner<'_>,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{ArtifactIndex, FolderIndex, Passage};
 
-/// Passages of an answer, unless the agent's file says otherwise, and the most that it can say.
+/// Default and maximum number of passages of an answer.
 const DEFAULT_RESULTS: usize = 5;
 const MAX_RESULTS: usize = 20;
 

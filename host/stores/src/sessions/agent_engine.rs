@@ -94,7 +94,8 @@ impl AgentEngineSessions {
     /// `https://www.googleapis.com/auth/cloud-platform`. Does not connect.
     ///
     /// # Errors
-    /// [`StoreError::InvalidName`] for any other URI, [`StoreError::InvalidRequest`] if a variable is missing or invalid.
+    /// [`StoreError::InvalidName`] for any other URI, [`StoreError::InvalidRequest`] if a variable is missing or
+    /// invalid.
     pub fn open(
         uri: &str,
         tokens: Arc<dyn AccessTokens>,
@@ -113,7 +114,7 @@ impl AgentEngineSessions {
         self.known.lock_unpoisoned()
     }
 
-    /// Returns a session as it is stored; `None` if it does not exist, or belongs to another user or app.
+    /// Returns the stored session; `None` if it does not exist, or belongs to another user or app.
     async fn find(&self, key: &SessionKey) -> Result<Option<WireSession>, StoreError> {
         if !is_resource_id(&key.id) {
             return Ok(None);
@@ -289,8 +290,8 @@ impl SessionService for AgentEngineSessions {
         Ok(sessions)
     }
 
-    /// The age of a session is the age of its last change in Agent Engine. Sessions that other programs have created are
-    /// not returned. The events of those that are returned are read.
+    /// The age of a session is the age of its last change in Agent Engine. Sessions that other programs have created
+    /// are not returned. The events of those that are returned are read.
     async fn list_expired(
         &self,
         app: &str,
@@ -416,7 +417,7 @@ fn session(key: SessionKey, stored: &WireSession, events: &Vector<Arc<Event>>) -
     }
 }
 
-/// Returns the requested id without surrounding whitespace, or a UUID that begins with a letter if that is empty.
+/// Returns the requested id without surrounding whitespace, or a UUID that begins with a letter if it is empty.
 fn new_id(requested: Option<&str>) -> Result<String, StoreError> {
     let Some(id) = requested.map(str::trim).filter(|id| !id.is_empty()) else {
         let ids = std::iter::repeat_with(|| Uuid::new_v4().to_string());

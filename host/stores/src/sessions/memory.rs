@@ -3,8 +3,8 @@
 //! Reading a session shares its events and state, so the cost does not depend on the length of its history, except for
 //! [`EventWindow::Since`], which examines the time of every event. Shared state is merged into a session when the
 //! session is read, if it has changed since the last time. Each session has its own lock; the maps of sessions and the
-//! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted. Of a session that was not
-//! used for a minute, unless it is large, only the JSON of the events is kept, so its next use parses it.
+//! shared state are locked only during lookups. Nothing is written to disk and nothing is evicted. Of a session that
+//! was not used for a minute, unless it is large, only the JSON of the events is kept, so its next use parses it.
 
 mod idle;
 mod journal;
@@ -69,8 +69,8 @@ impl MemorySessions {
         Self::default()
     }
 
-    /// Sets the time without use after which only the JSON of a session's events is kept. The default is a minute. Sessions
-    /// that are idle are found when others are used.
+    /// Sets the time without use after which only the JSON of a session's events is kept. The default is a minute.
+    /// Sessions that are idle are found when others are used.
     #[must_use]
     pub fn with_idle_time(self, idle_time: Duration) -> Self {
         Self { in_use: SessionsInUse::new(idle_time), ..self }
@@ -91,8 +91,8 @@ impl MemorySessions {
         self.user(&owner).unwrap_or_else(|| self.sessions.write_unpoisoned().entry(owner).or_default().clone())
     }
 
-    /// Removes the entry of a user without sessions, whose state is empty. An entry that is in use stays, because a session
-    /// may be added to it.
+    /// Removes the entry of a user without sessions, whose state is empty. An entry that is in use stays, because a
+    /// session may be added to it.
     fn forget_user(&self, owner: &AppAndUser) {
         let mut users = self.sessions.write_unpoisoned();
         let is_unused = users.get(owner).is_some_and(|user| {
@@ -242,7 +242,7 @@ impl MemorySessions {
         change(&mut stored)
     }
 
-    /// Returns a session as it is now, with the events of a window.
+    /// Returns the current session, with the events of a window.
     fn read(&self, stored: &mut StoredSession, window: EventWindow) -> Session {
         let session = self.current(stored);
         if !idle::is_empty(window, session.revision) {

@@ -48,8 +48,8 @@ impl PostgresSessions {
     /// The password is the value of the environment variable `PGPASSWORD`, unless the URI has one.
     ///
     /// # Errors
-    /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::InvalidRequest`] for a
-    /// database that cannot be used; [`StoreError::Backend`] and [`StoreError::Busy`] if it cannot be reached.
+    /// [`StoreError::InvalidName`], which lists the valid forms, for any other URI; [`StoreError::InvalidRequest`] for
+    /// a database that cannot be used; [`StoreError::Backend`] and [`StoreError::Busy`] if it cannot be reached.
     pub async fn open(uri: &str) -> Result<Self, StoreError> {
         let address = PostgresAddress::parse(uri, |name| std::env::var(name).ok())?;
         Ok(Self { database: Database::open(address, &SCHEMA).await? })
@@ -91,7 +91,7 @@ impl PostgresSessions {
 enum Outcome {
     /// The function has done its work.
     Done,
-    /// Nothing was changed: the data exists already, or was changed meanwhile.
+    /// Nothing was changed: the data exists already, or was changed concurrently.
     NotDone,
     /// Another turn has begun.
     Fenced,

@@ -41,7 +41,7 @@ impl Readers {
         let pool = self.pool.clone();
         let result = tokio::task::spawn_blocking(move || {
             let result = pool.run(read);
-            // After the connection is back in the pool.
+            // Released once the connection is back in the pool.
             drop(permit);
             result
         });
@@ -70,7 +70,7 @@ impl Pool {
             None => connect(&self.file, OpenFlags::SQLITE_OPEN_READ_ONLY)?,
         };
         let result = read(&connection);
-        // A transaction that is still open would see an old state for ever.
+        // A transaction that is still open would keep seeing an old snapshot.
         if connection.is_autocommit() {
             self.idle.lock_unpoisoned().push(connection);
         }

@@ -12,11 +12,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, BufWriter};
 use super::{NewPart, StoredPart, blocking, creation_time, encode_head, failure, no_head};
 use crate::permissions;
 
-/// The bytes that are read or written at once.
+/// The number of bytes that are read or written at a time.
 const CHUNK: usize = 256 << 10;
 
-/// The bytes of a stream in memory: a chunk that is collected and one that is written, or one that is read and one that
-/// is sent.
+/// The bytes of a stream in memory: the chunk being collected and the chunk being written, or the chunk being read and
+/// the chunk being sent.
 pub(super) const BUFFER: usize = 2 * CHUNK;
 
 /// A file that is removed unless another link to it exists.

@@ -1,4 +1,4 @@
-//! Chunked transfer of objects: only a few chunks are in memory at once.
+//! Chunked transfer of objects: only a few chunks are in memory at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,11 +38,11 @@ impl Drop for Upload {
     }
 }
 
-/// Bytes that are received, and stored once they are [finished](ObjectArtifacts::finish).
+/// An upload in progress. [`ObjectArtifacts::finish`] stores it.
 pub(super) enum Received {
-    /// Few bytes, which are sent in one request.
+    /// Few bytes, sent in one request.
     Whole(PutPayloadMut),
-    /// Pieces, of which the last ones are not sent yet.
+    /// A multipart upload, whose last parts are not sent yet.
     Pieces(Upload),
 }
 

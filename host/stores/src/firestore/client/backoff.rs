@@ -23,7 +23,7 @@ impl Backoff {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// Waits before the next attempt. Returns false, at once, if there should be none.
+    /// Waits before the next attempt. Returns false immediately if there should be none.
     pub(in crate::firestore) async fn wait(&mut self) -> bool {
         if Instant::now() + self.delay > self.end {
             return false;

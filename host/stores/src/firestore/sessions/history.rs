@@ -137,7 +137,7 @@ impl Store {
             let stored = &read.stored;
             let removal = self.removal(key, revision, &read.events, &read.read_time).await?;
             let (_, own) = read.states_at(revision);
-            // Another time than before, also if the clock was set back.
+            // Another time than before, even if the clock was set back.
             let created = Timestamp::now().max(Timestamp::from_micros(stored.created.as_micros() + 1));
             let newest = read.events.iter().rfind(|stored| stored.revision <= revision);
             let updated = newest.map_or(created, |stored| stored.event.timestamp);
@@ -197,7 +197,7 @@ impl Store {
             return Ok(is_applied(self.client.commit(&writes).await?));
         }
         session.set_field(keys::STATUS, status.name().into());
-        // A copy has no place in lists before it is complete.
+        // A copy is not listed before it is complete.
         let listing = if status == Status::Copying { session.take_field(keys::LISTING) } else { None };
         if !is_applied(self.client.commit(&[session]).await?) {
             return Ok(false);
@@ -213,8 +213,8 @@ impl Store {
         Ok(is_complete || status == Status::Trimming)
     }
 
-    /// Makes the other writes of several commits, and then marks the session as complete, with its place in lists if it
-    /// has none yet.
+    /// Makes the other writes of several commits, and then marks the session as complete, with its position in lists if
+    /// it has none yet.
     async fn complete_steps(
         &self,
         stored: &StoredSession,
@@ -234,8 +234,8 @@ impl Store {
         Ok(is_applied(self.client.commit(&[active]).await?))
     }
 
-    /// Returns the writes that remove the events after a revision: the events, the calls of their runs, and the runs
-    /// that have begun since, which have no events before.
+    /// Returns the writes that remove the events after a revision, with the calls of their runs and the runs that have
+    /// begun since.
     async fn removal(
         &self,
         key: &SessionKey,
@@ -305,7 +305,7 @@ impl Store {
     }
 }
 
-/// A session with all events, as it was at one time.
+/// A consistent snapshot of a session with all events.
 struct Restoration {
     stored: StoredSession,
     shared: State,

@@ -47,7 +47,7 @@ impl Store {
         let mut expired = BTreeMap::new();
         let (first, end) = names::listing_range(app);
         if let Some(since) = rule.idle_since {
-            // The place of the newest session that is idle is after all of that time.
+            // The position of the newest idle session is after all sessions of that time.
             let newest = Timestamp::from_micros(since.as_micros().saturating_sub(1));
             let range = range(&names::listing_key(app, newest, ""), &end);
             self.add_expired(&mut expired, (user, app), &range, limit, None).await?;
@@ -97,7 +97,7 @@ fn from() -> Json {
     json!([{"collectionId": keys::SESSIONS}])
 }
 
-/// Returns the condition of places in lists from `first` on, before `end`.
+/// Returns the condition for positions in lists from `first` on, before `end`.
 fn range(first: &str, end: &str) -> Json {
     and(&[
         filter(keys::LISTING, "GREATER_THAN_OR_EQUAL", first.to_owned().into()),

@@ -94,7 +94,7 @@ impl StoredSession {
         }
     }
 
-    /// Returns how long a turn is held; `None` if none is.
+    /// Returns the remaining time of the turn's lease; `None` if no turn is held.
     pub(super) fn lease_remaining(&self) -> Option<Duration> {
         let remaining = self.leased_until.saturating_sub(self.now);
         (remaining > 0 && remaining <= lease_micros(MAX_TURN_LEASE))

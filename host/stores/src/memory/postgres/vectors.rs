@@ -1,7 +1,7 @@
 //! Vectors of entries in the extension `vector` (pgvector), and the search that uses them.
 //!
-//! The server compares the query with all vectors of the user, without an index, so that it finds the nearest ones of that
-//! user and not those that an index of all users' vectors happens to reach.
+//! The server compares the query with all vectors of the user, without an index. An index of all users' vectors would
+//! miss near vectors of a single user.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -37,8 +37,8 @@ const LIST_VECTORS: &str = "\
 /// Creates the tables of vectors if they are missing.
 ///
 /// # Errors
-/// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account may not
-/// create it.
+/// [`StoreError::InvalidRequest`] if the server does not have the extension, [`StoreError::Backend`] if the account may
+/// not create it.
 pub(super) async fn prepare(database: &Database) -> Result<(), StoreError> {
     let activity = "find the extension `vector`";
     let rows = database.query(&activity, Repeat::Safe, FIND_EXTENSION, &[]).await?;

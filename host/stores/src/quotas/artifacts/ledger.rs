@@ -15,8 +15,8 @@ const MAX_CACHED_SESSIONS: usize = 16_384;
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
-/// Counts artifacts against the quotas: those that are stored, and those that are being saved. What is stored is read
-/// from the service once and then cached.
+/// Counts artifacts against the quotas: those that are stored, and those that are being saved. Stored artifacts are
+/// read from the service once and then cached.
 pub(super) struct Ledger {
     inner: Arc<dyn ArtifactService>,
     quotas: LiveQuotas,
@@ -72,8 +72,8 @@ impl Ledger {
     /// Reserves a version with these bytes.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if it does not fit beside the stored versions and the saves in progress. Also the
-    /// errors of the service.
+    /// [`StoreError::QuotaExceeded`] if it exceeds the quota together with the stored versions and the saves in
+    /// progress. Also the errors of the service.
     pub(super) async fn reserve(
         self: &Arc<Self>,
         session: &SessionKey,
@@ -123,7 +123,8 @@ impl Reservation {
     /// Adds bytes that are received.
     ///
     /// # Errors
-    /// [`StoreError::QuotaExceeded`] if they do not fit beside the stored versions and the saves in progress.
+    /// [`StoreError::QuotaExceeded`] if they exceed the quota together with the stored versions and the saves in
+    /// progress.
     pub(super) fn grow(&mut self, bytes: u64) -> Result<(), StoreError> {
         let last_known = self.stored;
         self.try_add(Totals { versions: 0, bytes }, Some(last_known)).map(drop)
@@ -213,7 +214,7 @@ impl<'a> Reading<'a> {
         Self { ledger, session, changes }
     }
 
-    /// Caches the usage that was read, unless it has changed meanwhile.
+    /// Caches the usage that was read, unless it has changed since.
     fn record(&self, usage: ArtifactUsage) {
         let mut accounts = self.ledger.accounts();
         let is_current = accounts.change(self.session, |account| {
@@ -294,7 +295,7 @@ impl Account {
         })
     }
 
-    /// Checks the totals with a version of this size beside those that are being saved.
+    /// Checks the totals of the stored versions, the saves in progress, and a version of this size.
     fn check(
         &self,
         quotas: &Quotas,

@@ -79,7 +79,7 @@ pub(super) fn new_session(app: &str, user: &str, state: &State) -> Value {
     json!({ "userId": user, "displayName": app, "sessionState": state })
 }
 
-/// Returns the initial state of a session as it is stored.
+/// Returns the stored form of a session's initial state.
 pub(super) fn stored_state(state: &JsonMap) -> State {
     let mut state = State::from(state);
     state.retain(|key| StateScope::split_key(key).0 != StateScope::Temp);

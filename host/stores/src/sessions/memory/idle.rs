@@ -70,7 +70,7 @@ impl MemorySessions {
         let now = Instant::now();
         for _ in 0..PACKED_PER_CALL {
             let Some(weak) = self.in_use.pop(now) else { return };
-            // A session that was deleted is left out.
+            // A deleted session is skipped.
             let Some(shared) = weak.upgrade() else { continue };
             let Ok(mut stored) = shared.try_lock() else {
                 self.in_use.push(now, weak);
@@ -116,7 +116,7 @@ pub(super) fn revisions(events: &Vector<Arc<Event>>, id_hasher: &RandomState) ->
     (1..).zip(events).map(|(revision, event)| (id_hasher.hash_one(&event.id), revision)).collect()
 }
 
-/// Returns true if a window of a session with this revision has no events, whatever these are.
+/// Returns true if a window of a session with this revision is always empty.
 pub(super) fn is_empty(window: EventWindow, revision: u64) -> bool {
     match window {
         EventWindow::Recent(0) | EventWindow::RecentSince { count: 0, .. } | EventWindow::Page { limit: 0, .. } => true,

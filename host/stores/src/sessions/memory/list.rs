@@ -48,7 +48,7 @@ impl UserList {
         usage.state.bytes = usage.state.bytes.saturating_sub(state.bytes);
     }
 
-    /// Returns up to `limit` places after one.
+    /// Returns up to `limit` positions after one.
     fn after(&self, after: Option<&SessionCursor>, limit: usize) -> Vec<SessionCursor> {
         let start = match after {
             Some(SessionCursor { updated, id }) => Bound::Excluded((Reverse(*updated), id.clone())),
@@ -60,7 +60,7 @@ impl UserList {
 }
 
 impl MemorySessions {
-    /// Reads a page of a list. Sessions that are deleted meanwhile are left out.
+    /// Reads a page of a list. Sessions that are deleted in between are skipped.
     pub(super) fn page(
         &self,
         app: Arc<str>,

@@ -91,7 +91,7 @@ async fn try_rewind(database: &Database, key: &SessionKey, revision: u64) -> Res
     }
     transaction.execute(queries::REWIND_RUNS, &[&found.number, &at]).await?;
     transaction.execute(queries::DELETE_SESSION_STATE, &[&found.number]).await?;
-    // Another time than before, also if the clock was set back.
+    // Another time than before, even if the clock was set back.
     let created = Timestamp::from_micros(Timestamp::now().as_micros().max(found.created.as_micros() + 1));
     let restored = restore(&transaction, key, found.number, at, -freed, created, &own).await?;
     transaction.commit().await?;
@@ -134,7 +134,7 @@ async fn state_at(transaction: &Transaction<'_>, session: &SessionRow, revision:
     Ok(state)
 }
 
-/// Sets the state, the revision and the totals of a session without state. Returns it as it is then.
+/// Sets the state, the revision and the totals of a session without state. Returns the new session.
 async fn restore(
     transaction: &Transaction<'_>,
     key: &SessionKey,

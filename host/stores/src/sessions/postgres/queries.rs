@@ -38,9 +38,9 @@ pub(super) const GET: &str = get!("");
 /// As [`GET`], with events at or after a time.
 pub(super) const GET_SINCE: &str = get!(" AND e.time >= $7");
 
-/// Selects the sessions of a user in an app that are listed after a time and an id, each part from its place in the
-/// index. The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state. `OFFSET 0`
-/// keeps a generic plan, which does not know the limit, from reading the state of all sessions.
+/// Selects the sessions of a user in an app that are listed after a time and an id, each part from its position in the
+/// index. The first column is the kind of row: 0 is a session, 1 a key of its state, 2 a key of shared state.
+/// `OFFSET 0` keeps a generic plan, which does not know the limit, from reading the state of all sessions.
 pub(super) const LIST: &str = "\
     WITH page AS MATERIALIZED ( \
       (SELECT session, id, revision, created, updated FROM sessions \
@@ -54,8 +54,8 @@ pub(super) const LIST: &str = "\
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM user_state WHERE app = $1 AND user_id = $2 \
     UNION ALL SELECT 2, NULL, NULL, NULL, NULL, key, value FROM app_state WHERE app = $1";
 
-/// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a
-/// number of their user's, and that no turn holds: its lease has ended, or ends after the latest possible time.
+/// Selects the sessions of an app, except for one user's, that are idle since a time or exceed a number per user. Skips
+/// sessions with a held turn, whose lease ends in the future, but not after the latest possible time.
 pub(super) const EXPIRED: &str = "\
     SELECT user_id, id, updated FROM ( \
       SELECT user_id, id, updated, leased_until, \
@@ -114,8 +114,8 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT $5"
 );
 
-/// Selects the id of the run of a session that was started last and is running, if a turn holds the session: its lease
-/// has not ended, and ends before the latest possible time.
+/// Selects the id of the running run of a session that was started last, if a turn is held: its lease ends in the
+/// future, but not after the latest possible time.
 pub(super) const RUN_IN_PROGRESS: &str = "\
     SELECT runs.id FROM sessions JOIN runs USING (session) WHERE app = $1 AND user_id = $2 AND sessions.id = $3 \
       AND leased_until > now_micros() AND leased_until <= now_micros() + $4::BIGINT AND state = 'running' \

@@ -80,8 +80,8 @@ fn read_session(key: &SessionKey, rows: &[Row]) -> Result<Option<Session>, Failu
     Ok(Some(Session { key: key.clone(), state, events, revision, created, last_update_time }))
 }
 
-/// Reads a user's sessions in an app, without events, most recently updated first: those after a place, and at most as
-/// many as the limit.
+/// Reads a user's sessions in an app, without events, most recently updated first: those after a position, and at most
+/// as many as the limit.
 pub(super) async fn list(
     database: &Database,
     app: &str,

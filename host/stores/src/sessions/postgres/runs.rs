@@ -30,7 +30,7 @@ impl RunService for PostgresSessions {
             if self.add_run(run, None).await? {
                 return Ok(run.clone());
             }
-            // A rewind may have removed it meanwhile.
+            // A rewind may have removed it concurrently.
             if let Some((known, _)) = self.find_run(&run.session, &run.id).await? {
                 return Ok(known.run);
             }
@@ -151,7 +151,7 @@ impl PostgresSessions {
         self.outcome(ADD, session, Repeat::Safe, queries::ADD_RUN, &values).await?.into_result(session)
     }
 
-    /// Updates a run. Returns false if it was changed meanwhile.
+    /// Updates a run. Returns false if it was changed concurrently.
     async fn update_run(&self, row: &RunRow, run: &StoredRun, fence: Option<u64>) -> Result<bool, StoreError> {
         let StoredRun { session, state, failure, is_cancel_requested, request, .. } = run;
         let (fence, state, failure) = (fence.map(u64::cast_signed), state.name(), failure_json(failure));

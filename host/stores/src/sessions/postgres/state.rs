@@ -6,8 +6,8 @@ use tokio_postgres::types::ToSql;
 
 use crate::postgres::{Failure, escape, unescape};
 
-/// The rows that a delta changes, by columns, ordered by keys so that writers that share state wait for each other in
-/// one order.
+/// The rows that a delta changes, in columns. They are ordered by key, so that concurrent writers of shared state do
+/// not deadlock.
 #[derive(Default)]
 pub(super) struct StateChange {
     scopes: Vec<&'static str>,
@@ -21,7 +21,7 @@ pub(super) struct StateChange {
 type Columns<'a> = (&'a (dyn ToSql + Sync), &'a (dyn ToSql + Sync), &'a (dyn ToSql + Sync), &'a (dyn ToSql + Sync));
 
 impl StateChange {
-    /// Encodes a delta. `temp:` keys are left out.
+    /// Encodes a delta. `temp:` keys are omitted.
     pub(super) fn from_delta(delta: &JsonMap) -> Self {
         let mut entries: Vec<_> = delta.iter().collect();
         entries.sort_unstable_by_key(|(key, _)| *key);

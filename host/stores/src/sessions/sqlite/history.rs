@@ -72,7 +72,7 @@ pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -
     }
     connection.prepare_cached(queries::DELETE_SESSION_STATE)?.execute(params![found.row])?;
     StateChange::from_state(&own).apply(connection, key, found.row)?;
-    // Another time than before, also if the clock was set back.
+    // Another time than before, even if the clock was set back.
     let created = Timestamp::from_micros(now.max(found.created.as_micros() + 1));
     connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;
     let updated = set_revision(connection, key, found.row, revision, -freed, created)?;

@@ -1,4 +1,4 @@
-//! Presence of other processes: a file beside the database that each process locks while it has the database open.
+//! Presence of other processes: a file next to the database that each process locks while it has the database open.
 //!
 //! A process that is alone with the database need not wait for the leases of processes that have died. The lock is the
 //! operating system's, so it ends with its process.
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::permissions;
 
-/// A lock that other processes see.
+/// The lock file that shows other processes that the database is in use.
 pub(super) struct Presence {
     file: File,
 }
 
 impl Presence {
-    /// Opens the lock file of a database, and waits while another process looks whether it is alone. Blocks. Returns
+    /// Opens the lock file of a database, and waits while another process checks whether it is alone. Blocks. Returns
     /// true if no other process has the database open; none can begin a turn before [`Presence::share`].
     ///
     /// # Errors

@@ -19,17 +19,16 @@ pub(super) const LIST: &str = "\
     SELECT session, id, revision, created, updated FROM sessions WHERE app = ?1 AND user = ?2 \
     ORDER BY updated DESC, id";
 
-/// Selects the sessions of a user in an app that are listed after a time and an id. Each part of the union begins at its
-/// place in the index; SQLite would not do that for one condition with `OR`.
+/// Selects the sessions of a user in an app that are listed after a time and an id. Each part of the union begins at
+/// its position in the index; SQLite would not do that for one condition with `OR`.
 pub(super) const LIST_PAGE: &str = "\
     SELECT session, id, revision, created, updated FROM sessions \
     WHERE app = ?1 AND user = ?2 AND updated = ?3 AND id > ?4 \
     UNION ALL SELECT session, id, revision, created, updated FROM sessions \
     WHERE app = ?1 AND user = ?2 AND updated < ?3 ORDER BY updated DESC, id LIMIT ?5";
 
-/// Selects the sessions of an app, except for one user's, that are without an event since a time, or beyond a number of
-/// sessions of their user, and that no turn holds at another time: its lease has ended, or ends after the latest possible
-/// time.
+/// Selects the sessions of an app, except for one user's, that are idle since a time or exceed a number per user. Skips
+/// sessions with a held turn, whose lease ends in the future, but not after the latest possible time.
 pub(super) const EXPIRED: &str = "\
     SELECT user, id, updated FROM ( \
       SELECT user, id, updated, leased_until, \
@@ -80,8 +79,8 @@ pub(super) const COUNT_USER_EVENT: &str =
 pub(super) const FIND_EVENT: &str =
     "SELECT revision, json FROM event_ids JOIN events USING (session, revision) WHERE session = ?1 AND hash = ?2";
 
-/// Begins a turn at a time, with the end of its lease, if the lease of the last turn has ended, ends after the latest
-/// possible time, or is that of the caller's own turn.
+/// Begins a turn at a time, with the end of its lease. The lease of the last turn must have ended, end after the latest
+/// possible time, or belong to the caller's own turn.
 pub(super) const BEGIN_TURN: &str = "\
     UPDATE sessions SET turn = turn + 1, leased_until = ?5 \
     WHERE app = ?1 AND user = ?2 AND id = ?3 AND (leased_until <= ?4 OR leased_until > ?6 OR turn = ?7) \
@@ -198,14 +197,14 @@ pub(super) const LIST_RUNS: &str = concat!(
      ORDER BY run DESC LIMIT ?5"
 );
 
-/// Selects the id of the run of a session that was started last and is running, if a turn holds the session at a time. No
-/// turn is held by a lease that ends after the latest possible time.
+/// Selects the id of the run of a session that was started last and is running, if a turn holds the session at a time.
+/// No turn is held by a lease that ends after the latest possible time.
 pub(super) const RUN_IN_PROGRESS: &str = "\
     SELECT runs.id FROM sessions JOIN runs USING (session) WHERE app = ?1 AND user = ?2 AND sessions.id = ?3 \
       AND leased_until > ?4 AND leased_until <= ?5 AND state = 'running' ORDER BY runs.updated DESC, run DESC LIMIT 1";
 
-/// Selects the active background runs whose session is held by no turn at a time, without their requests. No turn is held
-/// by a lease that ends after the latest possible time. The apps are a JSON array.
+/// Selects the active background runs whose session is held by no turn at a time, without their requests. No turn is
+/// held by a lease that ends after the latest possible time. The apps are a JSON array.
 pub(super) const INTERRUPTED_RUNS: &str = concat!(
     "SELECT ",
     run_columns!("NULL"),

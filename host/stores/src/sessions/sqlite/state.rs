@@ -25,7 +25,7 @@ enum Table {
 }
 
 impl StateChange {
-    /// Encodes a delta. `temp:` keys are left out.
+    /// Encodes a delta. `temp:` keys are omitted.
     pub(super) fn from_delta(delta: &JsonMap) -> Self {
         let change = |(key, value): (&String, &serde_json::Value)| {
             let table = match StateScope::split_key(key).0 {

@@ -19,7 +19,7 @@ pub(super) enum Opening {
     NoSession,
 }
 
-/// Begins a turn, and reads the session unless that takes long.
+/// Begins a turn, and reads the session unless it is large.
 pub(super) fn open(
     connection: &Connection,
     key: &SessionKey,
