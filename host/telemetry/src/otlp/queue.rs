@@ -16,7 +16,7 @@ use super::{Converter, OtlpError, number};
 /// Maximum size in bytes of spans that wait or are being sent.
 const MAX_BYTES: usize = 32 << 20;
 
-/// Maximum length of the queue, which allocates its places at once. More spans do not fit into [`MAX_BYTES`].
+/// Maximum length of the queue, which allocates its capacity up front. More spans do not fit into [`MAX_BYTES`].
 const MAX_SPANS: usize = MAX_BYTES / size_of::<SpanData>();
 
 /// A batch is sent at the latest with this many bytes, which collectors accept.
