@@ -34,7 +34,7 @@ impl CountingAllocator {
     }
 }
 
-// SAFETY: passes every call on to the system's allocator as it is.
+// SAFETY: forwards every call unchanged to the system's allocator.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let size = layout.size() as isize;

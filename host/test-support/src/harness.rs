@@ -36,7 +36,7 @@ pub fn services() -> Services {
     }
 }
 
-/// Deletes sessions of the app `app` by a rule, as servers do. Returns how many.
+/// Deletes sessions of the app `app` by a rule, as servers do. Returns the number of deleted sessions.
 pub async fn delete_expired(sessions: Arc<dyn SessionService>, rule: &ExpiryRule) -> usize {
     Runner::new(Services { sessions, ..services() }).delete_expired("app", rule).await.unwrap()
 }
