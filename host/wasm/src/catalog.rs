@@ -88,7 +88,7 @@ pub enum FileState {
 }
 
 impl FileState {
-    /// Returns why the file does not serve.
+    /// Returns the reason why the file does not serve.
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::Pending | Self::Compiling { .. } | Self::Loaded => None,
@@ -289,7 +289,7 @@ impl Catalog {
         (next, issues)
     }
 
-    /// Returns the apps of the YAML files. Those of files that are still changing are the ones that serve now.
+    /// Returns the apps of the YAML files. For files that are still changing, these are the apps that serve now.
     fn yaml_apps(&self, sources: &Sources, resolver: &NameResolver<'_>) -> Vec<AppCandidate> {
         let mut layers: Vec<&dyn ItemResolver> = vec![resolver];
         if let Some(native) = &sources.native_items {

@@ -162,7 +162,7 @@ impl CallError {
         }
     }
 
-    /// Returns the error for models, guests and clients. Settings and places in the code are for the operator.
+    /// Returns the error for models, guests and clients. Settings and source locations are for the operator.
     pub(crate) fn for_callers(&self) -> String {
         match self {
             Self::Limit(exceeded) => exceeded.for_callers(),

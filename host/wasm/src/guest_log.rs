@@ -14,10 +14,10 @@ use crate::runtime::limits::{Limit, LimitExceeded, Limits};
 /// A longer line is logged in pieces of this many bytes.
 const MAX_LINE: usize = 4096;
 
-/// Bytes that each line counts beside its text, for the labels that the host adds.
+/// Bytes that each line counts in addition to its text, for the labels that the host adds.
 const LINE_COST: usize = 128;
 
-/// Bytes that a field of a line counts beside its name and value: a space and an equals sign.
+/// Bytes that a field of a line counts in addition to its name and value: a space and an equals sign.
 const FIELD_COST: usize = 2;
 
 /// Maximum number of lines of one call in the audit log.
@@ -120,8 +120,8 @@ impl GuestLog {
     }
 
     /// Calls `log` with the session and the invocation to write a line of the audit log. A call has at most
-    /// [`MAX_AUDIT_LINES`]; one further line says that the rest is dropped. These lines are not text of the guest and
-    /// do not count towards its budget.
+    /// [`MAX_AUDIT_LINES`]; one further line reports that the rest is dropped. These lines are not text of the guest
+    /// and do not count towards its budget.
     pub(crate) fn audit(&self, log: impl FnOnce(&str, &str)) {
         let shared = &*self.0;
         let (audited, labels) = {

@@ -59,9 +59,9 @@ pub struct Grants {
     pub private_network: Vec<PrivateEntry>,
     /// Secrets that the host adds to requests.
     pub secrets: Vec<Secret>,
-    /// Hosts whose requests get the header `Idempotency-Key`, which is the same if a call is made again because its
-    /// host died. Requests that change nothing (GET, HEAD, OPTIONS) get none. A component that sets the header itself
-    /// keeps it.
+    /// Hosts whose requests get the header `Idempotency-Key`. A call that is repeated after a crash of the host sends
+    /// the same key. Requests that change nothing (GET, HEAD, OPTIONS) get none. A component that sets the header
+    /// itself keeps it.
     pub idempotency_keys: Vec<HostPattern>,
     /// Models that the component's code may call and that its agents may use. Its own models need no grant: those that
     /// it exports, and scripts that have its name or lie in the folder of its name.

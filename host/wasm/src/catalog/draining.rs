@@ -49,7 +49,7 @@ impl DrainingRevisions {
         Self { timeout, revisions: Vec::new(), apps: Vec::new() }
     }
 
-    /// Sets how long replaced revisions may still be used, including those already replaced.
+    /// Sets the time for which replaced revisions may still be used, including those already replaced.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }

@@ -1,5 +1,5 @@
 //! File system events of the folders that a scan visits. A recursive watch would also report each write to a session
-//! database in a hidden folder, of which a run makes dozens.
+//! database in a hidden folder: a run makes dozens of them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,8 @@ pub(super) struct FolderWatch {
     /// `None` if the system cannot watch files.
     watcher: Option<RecommendedWatcher>,
     watched: BTreeSet<PathBuf>,
-    /// True once a folder could not be watched. The limit of a system is reported once, and not for each folder above it.
+    /// True once a folder could not be watched. The limit of a system is reported once, and not for each folder above
+    /// it.
     has_failed: bool,
     /// Paths that were removed or renamed since the last update. Their watches follow the old folders.
     moved: Arc<Mutex<Vec<PathBuf>>>,

@@ -58,7 +58,7 @@ pub(crate) struct Loader {
     stored_names: StoredNames,
     tasks: LoadTasks,
     /// Files of the first scan that are not loaded yet; `None` before it. While there are any, no app keeps its name
-    /// against another one, because which of two apps serves must not depend on which is compiled first.
+    /// against another app: the order of compilation must not decide which one serves.
     starting: Option<BTreeSet<PathBuf>>,
     /// The folders that the last scan read.
     folders: Arc<BTreeSet<PathBuf>>,

@@ -3,7 +3,7 @@
 //! copy is when it last began to serve. Copies are written atomically (temporary file and rename), so that a crash
 //! leaves a complete copy or none. A copy is only returned if its bytes still have its hash.
 //!
-//! If the folder cannot be written, a log line says so and rollback is not possible; nothing else is affected.
+//! If the folder cannot be written, a line is logged and rollback is not possible; nothing else is affected.
 
 use std::fs;
 use std::io;
@@ -48,7 +48,7 @@ impl Revisions {
         Self { directory, max_per_component: Arc::new(AtomicUsize::new(max_per_component)) }
     }
 
-    /// Sets how many revisions of each component are stored. Surplus ones are removed when the next one is stored.
+    /// Sets the number of stored revisions of each component. Surplus ones are removed when the next one is stored.
     pub(crate) fn set_max(&self, max_per_component: usize) {
         self.max_per_component.store(max_per_component, Ordering::Relaxed);
     }
@@ -121,8 +121,8 @@ impl Revisions {
         read_if_present(&signature_path(&self.path(component, revision)))
     }
 
-    /// Calls `policy` with a revision and a path with the component's name, beside which is the signature that the
-    /// revision had: signatures are for a name.
+    /// Calls `policy` with a revision and a path with the component's name, next to the signature that the revision
+    /// had: signatures are for a name.
     ///
     /// # Errors
     /// If the copy cannot be read or the signature cannot be copied.
@@ -152,7 +152,7 @@ impl Revisions {
         self.attempt(component, || self.try_store(component, revision, bytes, file));
     }
 
-    /// Stores the signature beside `file`, which may be new, with a revision that is already stored.
+    /// Stores the signature next to `file`, which may be new, with a revision that is already stored.
     pub(crate) fn store_signature(&self, component: &str, revision: &str, file: &Path) {
         let copy = self.path(component, revision);
         self.attempt(component, || if copy.is_file() { copy_signature(file, &copy) } else { Ok(()) });
@@ -204,7 +204,7 @@ fn signature_path(file: &Path) -> PathBuf {
     file.with_extension("wasm.minisig")
 }
 
-/// Copies the signature beside `file` to the place beside `copy`, or removes it there if `file` has none.
+/// Copies the signature of `file` to the signature of `copy`, or removes the latter if `file` has none.
 fn copy_signature(file: &Path, copy: &Path) -> io::Result<()> {
     let target = signature_path(copy);
     match read_if_present(&signature_path(file))? {
@@ -228,7 +228,7 @@ fn remove_if_present(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns the entries of a folder, and none if it does not exist.
+/// Returns the entries of a folder. Empty if it does not exist.
 fn entries(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<fs::DirEntry>>> {
     match fs::read_dir(folder) {
         Ok(entries) => Ok(Some(entries).into_iter().flatten()),

@@ -22,7 +22,7 @@ pub(crate) enum FileKind {
 }
 
 /// Identifies a version of a file without reading it: its size, and the times at which it was modified and changed. The
-/// signature beside a component is included, because a different signature may change whether the component is admitted.
+/// signature of a component is included, because a different signature may change whether the component is admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileVersion {
     file: FileStamp,

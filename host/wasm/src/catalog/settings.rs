@@ -41,7 +41,7 @@ pub struct Settings {
 }
 
 /// Deterministic mode for tests of components: the wall clock is frozen, random numbers restart in each call (unless
-/// grants say otherwise), and recorded responses replace the network.
+/// grants override that), and recorded responses replace the network.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeterministicMode {
     pub http: RecordedHttp,

@@ -234,7 +234,7 @@ impl CatalogSource for CatalogHandle {
 }
 
 impl CatalogInner {
-    /// Runs one pass: scans the directory if `scan` is the time for which files must have been unchanged, takes over
+    /// Runs one pass: scans the directory if `scan` is the time for which files must have been unchanged, collects the
     /// results of loads, and publishes them unless a [`PublishHold`] exists.
     async fn run_pass(&self, scan: Option<Duration>) -> PassOutcome {
         let mut loader = self.loader.lock().await;

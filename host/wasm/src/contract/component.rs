@@ -115,8 +115,8 @@ impl Component {
         Ok(Self { name: name.into(), sha256, contract, requests, settings, sandbox, exports, manifest })
     }
 
-    /// Returns this revision with other settings, without running its code. Keeps the manifest; if that depends on
-    /// the configuration, [`Self::describe_again`] is needed.
+    /// Returns this revision with other settings, without running its code. Keeps the manifest; if it depends on the
+    /// configuration, [`Self::describe_again`] is needed.
     ///
     /// # Errors
     /// If a granted resource is missing.
@@ -387,8 +387,8 @@ impl Component {
         convert(answer).map_err(|error| CallError::Contract(error.to_string()))
     }
 
-    /// Reserves memory for the JSON of an answer, which takes `bytes` after parsing, until the returned guard is dropped.
-    /// `run` is the key of the run that it counts to. `None` if there is no JSON.
+    /// Reserves memory for the JSON of an answer, which takes `bytes` after parsing, until the returned guard is
+    /// dropped. `run` is the key of the run that it counts to. `None` if there is no JSON.
     ///
     /// # Errors
     /// If there is no memory for it.

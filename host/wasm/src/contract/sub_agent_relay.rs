@@ -39,9 +39,10 @@ struct RelayState {
     runs: JoinSet<()>,
 }
 
-/// The events that the guest has read and may yield.
+/// An item that the guest has read and may yield.
 pub(crate) enum PendingEvent {
-    /// An event, and what resumes its sub-agent. `None` if the stream was dropped, which has stopped the sub-agent.
+    /// An event with the acknowledgement that resumes its sub-agent. `None` if the stream was dropped, which has
+    /// stopped the sub-agent.
     Event(Arc<Event>, Option<Ack>),
     Failure(RunError),
 }

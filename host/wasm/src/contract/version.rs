@@ -86,8 +86,8 @@ impl Contract {
         Ok(Self { version, imports, exports })
     }
 
-    /// Returns the latest version of `hatchery:agent` that the component uses, if this host offers an earlier one, which
-    /// may lack functions that the component needs.
+    /// Returns the latest version of `hatchery:agent` that the component uses, if this host only offers an earlier
+    /// version. That version may lack functions that the component needs.
     pub(crate) fn later_version(&self) -> Option<&str> {
         let versions = self.imports.iter().chain(&self.exports).filter_map(|name| version_of(name));
         versions.filter(|version| numbers(version) > numbers(OFFERED)).max_by_key(|version| numbers(version))

@@ -15,7 +15,7 @@ const TYPE: &str = "type";
 /// Runs code of the model, which has no effect outside of the run.
 const CODE_EXECUTION: &str = "code_execution";
 
-/// Keys of Gemini's format. They name a tool beside `type`, too.
+/// Keys of Gemini's format. They name a tool in addition to `type`.
 const GEMINI_KEYS: [&str; 9] = [
     "computer_use",
     "enterprise_web_search",

@@ -1,8 +1,8 @@
 //! Egress policy for HTTP: `network` and `private_network`.
 //!
 //! A request passes two checks. `network`: may the component send to this scheme, host name and port?
-//! `private_network`: may it connect to the address that the name resolves to, if that is not a public one? A name does
-//! not determine its address, so both checks are needed.
+//! `private_network`: may it connect to the address that the name resolves to, if the address is not public? A name
+//! does not determine its address, so both checks are needed.
 
 use std::borrow::Cow;
 use std::fmt;

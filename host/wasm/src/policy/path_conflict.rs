@@ -1,9 +1,9 @@
 //! Conflicts between folders that components may write and paths that the host opens.
 //!
-//! A component that may write a folder may replace any entry in it by a link. A path inside of such a folder can
-//! therefore lead anywhere when the host opens it again: at the next start, at the next reload of a grant, at the next
-//! use of a cache. So no path that the host opens may be inside of a writable folder, and no writable folder may be
-//! inside of a folder that belongs to the host alone.
+//! A component that may write a folder may replace any entry in it by a link. A path inside of that folder can
+//! therefore lead anywhere when the host opens it again: at the next start, reload of a grant, or use of a cache. So no
+//! path that the host opens may be inside of a writable folder, and no writable folder may be inside of a folder that
+//! belongs to the host alone.
 //!
 //! The root of a writable folder itself is safe: its entry is in the parent folder, which, by the same rule, no
 //! component may write. That is why two components may be granted the same folder, and why `read` and `write` may be
@@ -68,9 +68,8 @@ impl fmt::Display for PathConflict {
     }
 }
 
-/// Checks that no writable folder contains, or is inside of, a folder of another grant; that none contains the file of
-/// a secret; and that none contains, is or is inside of a `protected` path. Links are followed, and every folder on the
-/// way counts.
+/// Checks that no writable folder contains, or is inside of, a folder of another grant. No writable folder may contain
+/// the file of a secret, or overlap with a `protected` path. Links are followed, and every folder on the way counts.
 ///
 /// The same folder may be granted more than once, to one component or to several. Read-only folders may be nested.
 ///

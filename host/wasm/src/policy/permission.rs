@@ -88,8 +88,8 @@ fn find_in<'a>(lists: &[(&'static str, &'a [Pattern])], name: &str) -> Option<(&
     lists.iter().find_map(|(key, patterns)| Some((*key, find(patterns, name)?)))
 }
 
-/// Returns true for a model that needs no grant because it is the component's own: one that the component exports, or a
-/// script that has its name or lies in the folder of its name.
+/// Returns true for the component's own models, which need no grant: models that it exports, and scripts with its name
+/// or in the folder of its name.
 fn is_own_model(component: &str, model: &str) -> bool {
     if let Some(path) = model.strip_prefix(COMPONENT_MODEL) {
         return path.split_once('/').is_some_and(|(owner, _)| owner == component);
@@ -183,7 +183,7 @@ impl<'a> Permission<'a> {
         }
     }
 
-    /// Returns the owner of the item, if that is another component and private.
+    /// Returns the owner of the item, if the owner is another component and private.
     pub(crate) fn private_owner(self, grants: &Grants, component: &str) -> Option<&'a str> {
         self.owner().filter(|owner| *owner != component && grants.private_components.contains(*owner))
     }

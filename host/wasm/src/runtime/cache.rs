@@ -31,7 +31,7 @@ const MAGIC: &[u8; 8] = b"HATCHC03";
 /// Bytes after the code.
 const TRAILER: usize = MAGIC.len() + MAC;
 
-/// Bytes that are read at once to check a file.
+/// Bytes that are read at a time to check a file.
 const CHUNK: usize = 256 << 10;
 
 /// File extension of compiled code.

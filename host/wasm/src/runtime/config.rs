@@ -18,7 +18,7 @@ pub struct InstanceSettings {
     /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     #[serde(deserialize_with = "units::deserialize_duration")]
     pub queue_timeout: Duration,
-    /// Maximum number of calls that wait at one time; a further one fails at once.
+    /// Maximum number of calls that wait at one time; a further call fails immediately.
     pub max_queued: u32,
     /// Maximum memory in bytes of all instances. `None` is half of the memory of the machine or container.
     #[serde(deserialize_with = "units::deserialize_optional_memory")]
@@ -55,11 +55,11 @@ impl Default for InstanceSettings {
 /// The instance pool of a component: `components.NAME.warm` in `hatchery.yaml`, for guests that are expensive to start,
 /// such as those that contain an interpreter.
 ///
-/// A later call finds the memory as an earlier one left it, even if that one belonged to another user. That is why no
-/// instance is pooled unless an operator who knows the guest configures it. Data of a call in the host (session, state,
-/// settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all of them
-/// busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an instance
-/// of their own.
+/// A later call finds the memory as an earlier one left it, even if the earlier call belonged to another user. That is
+/// why no instance is pooled unless an operator who knows the guest configures it. Data of a call in the host (session,
+/// state, settings, budgets) never reaches the next one. An instance serves one call at a time. A call that finds all
+/// of them busy gets a new one, so pooling never makes a call slower. Agents' runs and models' answers always have an
+/// instance of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InstancePoolConfig {

@@ -5,14 +5,14 @@ use std::fmt;
 use hatchery_core::truncate_chars;
 use wasmtime::Trap;
 
-/// The reason of a guest's crash.
+/// The reason for a guest's crash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Crash {
     /// The crash as a clause, such as "it panicked: no such key".
     reason: String,
     /// A remedy for the author or the operator; empty if none is known.
     advice: &'static str,
-    /// The end of stderr, with the place of a panic.
+    /// The end of stderr, with the location of a panic.
     stderr: String,
 }
 
@@ -37,7 +37,7 @@ impl Crash {
         Self { reason, advice, stderr }
     }
 
-    /// Returns the reason, without advice and without the place in the code.
+    /// Returns the reason, without advice and without the source location.
     pub(crate) fn reason(&self) -> &str {
         &self.reason
     }
@@ -67,7 +67,7 @@ fn describe_abort(stderr: &str) -> (String, &'static str) {
     }
 }
 
-/// Returns the message of the last Rust panic in `stderr`, which follows its place.
+/// Returns the message of the last Rust panic in `stderr`, which follows its location.
 fn panic_message(stderr: &str) -> Option<String> {
     let (_, panic) = stderr.rsplit_once("panicked at ")?;
     let (_, message) = panic.split_once(": ")?;

@@ -2,9 +2,9 @@
 //! thread.
 //!
 //! Instances come from Wasmtime's pooling allocator, which reserves address space, not memory, when the engine is
-//! created. If the reservation fails, each instance is allocated on demand, which makes a fresh call some 25 µs
-//! slower. When all instances are in use, idle pooled instances are evicted first. Then a bounded number of calls
-//! waits for a bounded time; further calls fail at once. While guests run, a thread increments the epoch every few
+//! created. If the reservation fails, each instance is allocated on demand, which makes a fresh call some 25 µs slower.
+//! When all instances are in use, idle pooled instances are evicted first. Then a bounded number of calls waits for a
+//! bounded time; further calls fail immediately. While guests run, a thread increments the epoch every few
 //! milliseconds, so a guest is interrupted within that time.
 
 use std::io;
@@ -32,7 +32,7 @@ use crate::runtime::store::{CpuScheduler, HostState, InstancePool, file_stream};
 /// Interval of epoch interruption, and length of a time slice.
 const EPOCH_TICK: Duration = Duration::from_millis(2);
 
-/// Bytes that should be free for a new instance beside its initial memory.
+/// Bytes that should be free for a new instance in addition to its initial memory.
 const HEADROOM: u64 = 1 << 20;
 
 /// WebAssembly features that components may use. Listed one by one, so that a newer Wasmtime does not silently enable
@@ -71,7 +71,7 @@ pub struct EngineOptions {
     pub run_memory: u64,
     /// Maximum time that a call waits for a free instance, or for memory, before it fails with `COMPONENT_BUSY`.
     pub queue_timeout: Duration,
-    /// Maximum number of calls that wait at one time; a further one fails at once.
+    /// Maximum number of calls that wait at one time; a further call fails immediately.
     pub max_queued: u32,
     /// True to use the pooling allocator.
     pub pooling: bool,
@@ -110,7 +110,7 @@ impl EngineOptions {
         self.max_memory = self.max_memory.max(limits.memory);
         self.max_tables = self.max_tables.max(limits.tables);
         self.max_core_instances = self.max_core_instances.max(limits.instances);
-        // One instance may use its whole limit, unless that exceeds the memory of all instances.
+        // One instance may use its whole limit, unless the limit exceeds the memory of all instances.
         self.run_memory = self.run_memory.max(limits.memory.min(self.memory));
         self
     }

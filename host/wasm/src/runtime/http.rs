@@ -47,7 +47,7 @@ use crate::runtime::store::{CallOrigin, HostState};
 /// Adds `wasi:http` to the linker.
 ///
 /// An interrupted body is an `error` of `wasi:io`, which the functions of wasmtime-wasi describe badly: one shows the
-/// backtrace of the host if backtraces are enabled, and one does not know errors of bodies. The functions here
+/// backtrace of the host if backtraces are enabled, another does not support errors of bodies. The functions here
 /// replace them.
 pub(crate) fn link(linker: &mut Linker<HostState>) -> wasmtime::Result<()> {
     add_only_http_to_linker_async(linker)?;
@@ -175,7 +175,7 @@ impl RequestSender {
     }
 
     /// Begins the span of a request, which ends with the head of the response. Its URL may contain secrets, so it is
-    /// left out.
+    /// omitted.
     fn start_span(&self, request: &Request<WasiBody>) -> Span {
         let host = request.uri().host().unwrap_or_default();
         let mut span = self.span.start(SpanOperation::Http, format_args!("{} {host}", request.method()));

@@ -40,7 +40,7 @@ macro_rules! amount {
     };
 }
 
-/// Expands each row by the kind of its value, then defines all items at once.
+/// Expands each row by the kind of its value, then defines all items together.
 ///
 /// The kinds are `size` (bytes), `memory` (bytes, at least a page), `count`, `small_count` (32 bits) and `time`. A row
 /// reads: description, key, kind and default, variant of [`Limit`], error code, and the words that follow the value in
@@ -113,8 +113,8 @@ macro_rules! limits {
             }
         }
 
-        /// The `limits` section of `hatchery.yaml`; `None` keeps the default. Sizes are bytes or strings such as `64MiB`.
-        /// Durations are seconds or strings such as `500ms`, `30s` or `10min`, at most `24h`.
+        /// The `limits` section of `hatchery.yaml`; `None` keeps the default. Sizes are bytes or strings such as
+        /// `64MiB`. Durations are seconds or strings such as `500ms`, `30s` or `10min`, at most `24h`.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct LimitOverrides {

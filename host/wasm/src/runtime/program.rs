@@ -1,6 +1,6 @@
 //! Development components: an interpreter whose file ends with the program that it runs, in a custom section.
 //!
-//! The interpreter is compiled once for all programs, so that a changed program serves at once. The guest reads its
+//! The interpreter is compiled once for all programs, so that a changed program serves immediately. The guest reads its
 //! program by the import `hatchery:development/program`.
 
 use bytes::Bytes;

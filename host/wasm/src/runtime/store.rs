@@ -218,7 +218,7 @@ impl Sandbox {
         {
             warm.store.get().data_mut().end_call();
             pool.put(warm);
-            // A call may have started to wait meanwhile, and found nothing to evict.
+            // A call may have started to wait concurrently, and found nothing to evict.
             if self.engine.is_short() {
                 self.engine.evict_oldest();
             }
@@ -402,7 +402,7 @@ impl GuestSpan {
 }
 
 impl Drop for GuestSpan {
-    /// A call that is dropped, because its run is over, has used time too.
+    /// A call that is dropped, because its run has ended, has used time as well.
     fn drop(&mut self) {
         let spent = self.clock.spent();
         if let Some((statistics, limit)) = &self.statistics {

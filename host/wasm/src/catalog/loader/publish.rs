@@ -22,7 +22,7 @@ impl Loader {
         (files != current.files).then(|| current.with_files(files))
     }
 
-    /// Builds the catalog of everything that is loaded. `None` if that panics, which is a bug.
+    /// Builds the catalog of everything that is loaded. `None` if building it panics, which is a bug.
     async fn build_catalog(&mut self, current: &Arc<Catalog>) -> Option<Catalog> {
         let mut sources = Sources {
             agent_classes: self.options.agent_classes.clone(),
@@ -72,7 +72,7 @@ impl Loader {
         Some(next)
     }
 
-    /// Logs why agents of loaded components cannot serve, if that is new since `previous`.
+    /// Logs why agents of loaded components cannot serve. Skips reasons that `previous` has already.
     fn log_unusable_agents(&self, previous: &Catalog) {
         for (path, LoadIssue { state, is_logged }) in &self.issues {
             let is_loaded = self
@@ -126,8 +126,8 @@ impl Loader {
         }
     }
 
-    /// Returns the state of each file, and of each folder that cannot be read. A component that is loaded but whose
-    /// agents cannot serve shows that reason.
+    /// Returns the state of each file, and of each folder that cannot be read. The state of a loaded component has the
+    /// reason why its agents cannot serve.
     fn statuses(&self) -> Vec<FileStatus> {
         let visible = self.files.iter().filter(|(_, file)| file.kind != FileKind::Yaml);
         let folders = self.unreadable.iter().map(|(path, folder)| {

@@ -81,7 +81,7 @@ impl Loader {
                 Err(error) => {
                     tracing::warn!(component = file.name, "stops serving: {error}");
                     file.component = None;
-                    // The next scan loads it, and shows the reason if that fails.
+                    // The next scan loads it, and reports the reason if loading fails.
                     file.reload_soon();
                 }
             }

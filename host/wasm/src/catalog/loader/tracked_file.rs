@@ -11,7 +11,7 @@ use crate::catalog::FileState;
 use crate::catalog::scan::{FileKind, FileVersion};
 use crate::contract::component::Component;
 
-/// A file of the served folder that the loader knows.
+/// A file of the served folder that the loader tracks.
 pub(super) struct TrackedFile {
     pub(super) kind: FileKind,
     /// Name of the component, or of the app's folder.

@@ -40,12 +40,13 @@ impl ToolAgents {
         Some(agent.clone())
     }
 
-    /// Begins the construction of an agent. Returns what [`ToolAgents::add`] needs.
+    /// Begins the construction of an agent. Returns the argument `before` of [`ToolAgents::add`].
     pub(super) fn begin(&mut self) -> usize {
         mem::take(&mut self.deepest)
     }
 
-    /// Adds an agent that was built for a caller at this depth. `before` is the value that [`ToolAgents::begin`] returned.
+    /// Adds an agent that was built for a caller at this depth. `before` is the value that [`ToolAgents::begin`]
+    /// returned.
     pub(super) fn add(&mut self, name: String, agent: Agent, depth: usize, before: usize) {
         let height = self.deepest.saturating_sub(depth);
         self.built.insert(name, ToolAgent { agent, height });

@@ -189,7 +189,8 @@ pub(super) struct YieldedEvent {
 }
 
 impl YieldedEvent {
-    /// Returns the event, and a receiver that resolves when it is emitted, if the guest must wait for that.
+    /// Returns the event. If the guest must wait until the event is emitted, also returns a receiver that resolves
+    /// then.
     pub(super) fn new(event: wit::Event, relay: &SubAgentRelay) -> (Self, Option<oneshot::Receiver<()>>) {
         let pending = relay.take_pending(&event.id);
         let may_be_ahead = event.partial && pending.is_none() && event.estimated_size() <= MAX_SIZE_AHEAD;

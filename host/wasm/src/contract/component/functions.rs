@@ -125,7 +125,7 @@ fn is_wasi(interface: &str) -> bool {
     interface.starts_with("wasi:")
 }
 
-/// Returns each function with its declaration, under its own name if that is unique.
+/// Returns each function with its declaration, under its own name if the name is unique.
 fn with_declarations(functions: Vec<Function>) -> Vec<(Arc<FunctionDeclaration>, Arc<Function>)> {
     let mut uses: HashMap<String, usize> = HashMap::new();
     for function in &functions {

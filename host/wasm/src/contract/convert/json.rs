@@ -42,7 +42,7 @@ pub(super) fn extra(map: &JsonMap) -> Option<String> {
 /// Parses keys that have no field in `T`.
 ///
 /// # Errors
-/// If a key has a field: it would be stored beside the field and override it.
+/// If a key has a field: it would be stored in addition to the field and override it.
 pub(super) fn from_extra<T: KnownKeys>(extra: Option<String>, subject: &'static str) -> Result<Extra, BadValue> {
     let Some(text) = extra else { return Ok(Extra::default()) };
     let map = parse_object(&text, subject)?;

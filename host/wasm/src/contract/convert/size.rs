@@ -4,7 +4,7 @@
 use super::wit;
 use crate::contract::bindings::exports::hatchery::agent::guest_code_executors::{CodeFile, CodeOutput};
 
-/// Bytes that each list item counts beside its contents.
+/// Bytes that each list item counts in addition to its contents.
 pub(crate) const ITEM_SIZE: u64 = 32;
 
 pub(crate) trait EstimateSize {

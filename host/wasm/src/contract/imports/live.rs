@@ -53,7 +53,7 @@ impl NestedLiveRun {
         &self.events.info.session
     }
 
-    /// Returns where its requests go.
+    /// Returns the queue of its requests.
     pub(super) fn requests(&self) -> LiveRequests {
         self.requests.clone()
     }
@@ -119,7 +119,7 @@ pub(super) struct LiveRequests {
 }
 
 impl LiveRequests {
-    /// Sends a request once there is a place for it. Its bytes, and its JSON after parsing, count as memory of the guest
+    /// Sends a request once the queue has capacity. Its bytes, and its JSON after parsing, count as memory of the guest
     /// until the run has read it.
     pub(super) async fn send(&self, request: wit::LiveRequest) -> Result<(), wit::Error> {
         let size = request.estimated_size();

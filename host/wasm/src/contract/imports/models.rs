@@ -17,7 +17,7 @@ use crate::runtime::store::HostState;
 use crate::runtime::store::call_usage::CallUsage;
 use crate::runtime::store::memory::MemoryReservation;
 
-/// Number of texts that are embedded at a time, and count as one call of a model.
+/// Maximum number of texts that are embedded at a time and count as one model call.
 const MAX_EMBEDDED_TEXTS: usize = 100;
 
 impl Host for HostState {

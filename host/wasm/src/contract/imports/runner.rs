@@ -124,7 +124,7 @@ pub(super) fn admit(store: &mut impl StoreAccess, app: &str) -> Result<Admission
     Ok(Admission { nesting, usage, grants, permit })
 }
 
-/// Returns the most bytes that the values of state keys take after parsing.
+/// Returns the maximum number of bytes that the values of state keys take after parsing.
 pub(super) fn state_size(state: &[(String, String)]) -> u64 {
     state.iter().map(|(key, json)| ITEM_SIZE + key.estimated_size() + parsed_size(json)).sum()
 }

@@ -270,7 +270,7 @@ impl sync_http::Host for HostState {
     }
 
     async fn wait(&mut self, handles: Vec<Resource<Exchange>>, timeout: Option<u64>) -> Vec<u32> {
-        // An unknown handle cannot arrive here, and one that occurs twice is done at its first place.
+        // Handles are always known. A handle that occurs twice is only waited for once.
         let mut exchanges: Vec<_> =
             handles.iter().map(|handle| self.resource(handle).map(std::mem::take).unwrap_or_default()).collect();
         let ended = http::wait(&mut exchanges, timeout.map(Duration::from_nanos)).await;

@@ -106,7 +106,7 @@ fn create_temporary(directory: &Path) -> io::Result<(PathBuf, File)> {
     options.open(&path).map(|file| (path, file))
 }
 
-/// Removes temporary files of killed processes. Errors are ignored: such a file does no harm.
+/// Removes temporary files of killed processes. Errors are ignored: a remaining file does no harm.
 fn remove_abandoned(directory: &Path) {
     let is_abandoned = |path: &Path| {
         let modified = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());

@@ -1,5 +1,5 @@
-//! Limits on the `wasi:http` objects of guests before anything is sent: a guest without network gets no body to write
-//! into, and headers, texts and bodies count to the memory of the instance.
+//! Limits on the `wasi:http` objects of guests before anything is sent. A guest without network gets no body to write
+//! into; headers, texts and bodies count as memory of the instance.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty};
@@ -42,7 +42,7 @@ type Store<'a> = StoreContextMut<'a, HostState>;
 /// The WIT type `result`.
 type UnitResult = (Result<(), ()>,);
 
-/// Opens the body of a request. For a guest without network the stream is closed at once, and sending the request
+/// Opens the body of a request. For a guest without network the stream is closed immediately, and sending the request
 /// reports why.
 fn request_body(
     mut store: Store<'_>,
@@ -58,7 +58,7 @@ fn request_body(
     Ok((opened,))
 }
 
-/// Opens the body of a response. Components do not answer HTTP requests, so the stream is closed at once.
+/// Opens the body of a response. Components do not answer HTTP requests, so the stream is closed immediately.
 fn response_body(
     mut store: Store<'_>,
     (response,): (Resource<HostOutgoingResponse>,),

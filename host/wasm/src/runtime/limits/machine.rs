@@ -5,8 +5,8 @@ use std::path::Path;
 /// Bytes assumed if the memory cannot be detected.
 const FALLBACK: u64 = 8 << 30;
 
-/// Returns the bytes of memory of this machine, or of the container (control group) of this process if that has less.
-/// 8 GiB if neither can be read.
+/// Returns the bytes of memory of this machine, or of the container (control group) of this process if it has less. 8
+/// GiB if neither can be read.
 pub(crate) fn memory() -> u64 {
     let machine = read("/proc/meminfo").and_then(|text| total(&text)).unwrap_or(FALLBACK);
     machine.min(container().unwrap_or(u64::MAX))

@@ -138,7 +138,8 @@ impl Distribution {
 
 fn bucket_of(value: u64) -> usize {
     match value.checked_ilog2().filter(|exponent| *exponent >= PRECISION) {
-        // The first bits of the value, of which the very first is always 1, after the buckets of smaller powers of two.
+        // The leading bits of the value without the first one, which is always 1. They follow the buckets of smaller
+        // powers of two.
         Some(exponent) => {
             let shift = exponent - PRECISION;
             shift as usize * STEPS + (value >> shift) as usize

@@ -1,11 +1,10 @@
 //! Fair CPU scheduler: time slices for guests that compute for longer than one epoch tick.
 //!
 //! Guests run on the threads that serve the network, since a hop to another thread would cost as much as a whole call.
-//! Most calls end within the first tick. A longer call needs a time slice to continue. There are as many slices
-//! as processors, a slice lasts one tick, and slices are granted in the order of a run queue (round robin). So however
-//! many guests spin, no more than that are in the queues of the threads at one time, and a request waits for a tick or
-//! two rather than for a tick of each guest. Before a guest uses its slice it yields once, so that the thread polls the
-//! network.
+//! Most calls end within the first tick. A longer call needs a time slice to continue. There are as many slices as
+//! processors, a slice lasts one tick, and slices are granted in the order of a run queue (round robin). So regardless
+//! of the number of spinning guests, the queues of the threads are short. A request waits for a tick or two rather than
+//! for a tick of each guest. Before a guest uses its slice it yields once, so that the thread polls the network.
 //!
 //! A slice is held only while the guest's code runs. A guest that waits for a model, or whose caller does not poll it,
 //! holds none. No more waiters are woken than there are free slices, because woken tasks run in sequence

@@ -2,8 +2,8 @@
 //!
 //! An instance belongs to one call at a time. The call takes it out of the pool, owns it, and returns it after it has
 //! succeeded. There is no other way back, so an instance that traps, exceeds a limit, is cancelled or times out is
-//! dropped with its call. So is an instance in which the guest has left tasks running, or still holds a stream or a
-//! host call: they would continue in the next call, on behalf of the earlier caller. No code runs in a pooled
+//! dropped with its call. An instance whose guest has left tasks running, or still holds a stream or a host call, is
+//! dropped as well: they would continue in the next call, on behalf of the earlier caller. No code runs in a pooled
 //! instance.
 //!
 //! Each pooled instance holds permits of the engine. It is evicted as soon as any other call needs them.
@@ -67,7 +67,7 @@ impl InstancePool {
         Arc::new(Self { config, state: Mutex::default() })
     }
 
-    /// Takes the instance that was used last, so that the others become idle when there is little to do.
+    /// Takes the instance that was used last, so that the others become idle under low load.
     pub(super) fn take(&self) -> Option<WarmInstance> {
         self.state().instances.pop_back().map(|(_, instance)| instance)
     }
@@ -118,8 +118,8 @@ impl InstancePool {
         oldest.is_some()
     }
 
-    /// Drops the instances that have been idle for too long. Returns when the next one will have; `None` if none is
-    /// left.
+    /// Drops the instances that have been idle for too long. Returns the time at which the next one will have; `None`
+    /// if none is left.
     fn evict_idle(&self) -> Option<Instant> {
         let mut state = self.state();
         let due = |since: Instant| since.checked_add(self.config.idle);

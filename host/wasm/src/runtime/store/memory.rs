@@ -55,8 +55,8 @@ impl MemoryError {
     }
 }
 
-/// A sum of bytes with an upper bound. The order of all accesses is the same for all threads: one that releases bytes sees
-/// who waits, or the one who waits sees the bytes.
+/// A sum of bytes with an upper bound. The order of all accesses is the same for all threads: a thread that releases
+/// bytes sees the waiter, or the waiter sees the bytes.
 struct Budget {
     max: u64,
     used: AtomicU64,

@@ -12,16 +12,16 @@ use wasmtime_wasi_http::p2::types::{HostIncomingResponse, HostOutgoingRequest, H
 use super::memory::InstanceMemory;
 use crate::runtime::limits::{Limit, Limits};
 
-/// Bytes of a host resource beside its contents.
+/// Bytes of a host resource in addition to its contents.
 const RESOURCE: u64 = 256;
 
 /// Bytes that an input stream may have buffered.
 const READ_BUFFER: u64 = 64 << 10;
 
-/// Bytes of a header beside its name and value.
+/// Bytes of a header in addition to its name and value.
 const HEADER: u64 = 64;
 
-/// Bytes of a parsed JSON value beside its text and its contents.
+/// Bytes of a parsed JSON value in addition to its text and its contents.
 pub(crate) const JSON_NODE: u64 = size_of::<serde_json::Value>() as u64;
 
 /// Values for which a list or an object has room once it has one.
@@ -112,14 +112,15 @@ pub(crate) fn header_size(name: &str, value: &[u8]) -> u64 {
     HEADER + name.len() as u64 + value.len() as u64
 }
 
-/// Returns the most bytes for which a list has room, if it was filled item by item. What the items hold is not included.
+/// Returns the maximum capacity in bytes of a list that was filled item by item. The contents of the items are not
+/// included.
 pub(crate) fn list_size(items: usize) -> u64 {
     (FIRST_NODES + NEXT_NODES * items.saturating_sub(1) as u64) * JSON_NODE
 }
 
-/// Returns the most bytes for which an object has room. What the keys and values hold is not included.
+/// Returns the maximum capacity in bytes of an object. The contents of the keys and values are not included.
 pub(crate) fn object_size(entries: usize) -> u64 {
-    // An entry has a key beside its value, and counts twice.
+    // An entry has a key in addition to its value, and counts twice.
     list_size(2 * entries)
 }
 

@@ -244,7 +244,7 @@ pub(super) fn size(value: &Val) -> u64 {
     JSON_NODE + contents_size(value)
 }
 
-/// Returns the most bytes that a value takes as JSON, beside [`JSON_NODE`].
+/// Returns the maximum number of bytes that a value takes as JSON, in addition to [`JSON_NODE`].
 fn contents_size(value: &Val) -> u64 {
     let text = |text: &str| text.len() as u64;
     let optional = |value: &Option<Box<Val>>| value.as_deref().map_or(0, contents_size);

@@ -7,7 +7,7 @@ use wasmtime::component::types::Type;
 /// short definitions can expand to any number of nodes.
 const MAX_NODES: usize = 20_000;
 
-/// Bytes that a flag of a value takes beside its name: a string, and an allocation for the name.
+/// Bytes that a flag of a value takes in addition to its name: a string, and an allocation for the name.
 const FLAG: usize = size_of::<String>() + 32;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Counts a name by its length, since it is copied wherever its type is used.
+    /// Counts a name by its length, since every use of its type copies it.
     fn name(&mut self, name: &str) -> Result<String, String> {
         self.spend(1 + name.len() / 32)?;
         Ok(name.into())
@@ -138,8 +138,8 @@ impl Shape {
         })
     }
 
-    /// Returns the maximum ratio of the bytes that a value takes to the bytes that Wasmtime counts. Wasmtime counts only
-    /// the length of the name of a flag, which matters for lists of flags.
+    /// Returns the maximum ratio of the bytes that a value takes to the bytes that Wasmtime counts. Wasmtime counts
+    /// only the length of the name of a flag, which matters for lists of flags.
     pub(super) fn amplification(&self, is_in_list: bool) -> usize {
         let part = |shape: &Self| shape.amplification(is_in_list);
         let parts = match self {
