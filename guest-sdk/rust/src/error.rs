@@ -14,7 +14,7 @@ pub const COMPONENT_FAILED: &str = "COMPONENT_FAILED";
 pub struct Error {
     /// Stable code for programs, such as `NOT_FOUND`, `DENIED`, `LIMIT_REACHED`, `MODEL_RATE_LIMITED`.
     pub code: String,
-    /// Message for people: the problem and the next step.
+    /// Human-readable message: the problem and the next step.
     pub message: String,
 }
 

@@ -13,7 +13,7 @@ use crate::model::{LlmRequest, LlmResponse};
 /// Calls a macro with its arguments and the table of hooks. Hooks of runs are for plugins only.
 ///
 /// A row is `hook Type "contract-name" (input: Type, …) -> Output, call;` after its docs, where `call` is the method of
-/// the test host that starts such a call. The calling module imports the types that the rows name.
+/// the test host that calls the hook. The calling module imports the types that the rows name.
 macro_rules! for_each_hook {
     ($macro:ident $($args:tt)*) => {
         $macro! {

@@ -67,7 +67,7 @@ impl From<Blob> for LiveRequest {
 pub struct Transcription {
     /// The text; in a chunk, only the new part.
     pub text: String,
-    /// True if the utterance is over.
+    /// True if the utterance has ended.
     pub finished: bool,
 }
 

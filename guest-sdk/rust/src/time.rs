@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::host::clock;
 
-/// Waits. Futures that are awaited together with this one go on meanwhile. It is time of the call, but not CPU time.
-/// In unit tests it returns at once.
+/// Waits. Futures that are awaited concurrently make progress. It is time of the call, but not CPU time. In unit tests
+/// it returns immediately.
 ///
 /// ```no_run
 /// # use std::time::Duration;

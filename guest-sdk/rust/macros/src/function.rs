@@ -114,7 +114,7 @@ pub fn other_than_result(signature: &Signature) -> Option<&Type> {
     is_other.then_some(ty.as_ref())
 }
 
-/// Checks that a function returns a `Result`, or a type whose name does not tell. `returns` is for the message.
+/// Refuses a function whose return type is evidently no `Result`. `returns` is for the message.
 pub fn check_result(signature: &Signature, kind: &str, returns: &str) -> Result<()> {
     let message = || format!("this {kind} returns `{returns}`");
     match other_than_result(signature) {

@@ -15,8 +15,8 @@ use crate::export::ExportList;
 use crate::hook::AgentCallbacks;
 use crate::tool::ToolUse;
 
-/// Flattens agents and their sub-agents, parents first. An agent that is used in several places is listed once. Different
-/// agents of one name are all listed, which the host refuses; `visit` gets the first one.
+/// Flattens agents and their sub-agents, parents first. An agent that is used in several places is listed once.
+/// Different agents of one name are all listed, which the host refuses; `visit` gets the first one.
 fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &Kind)) {
     for Agent { common, kind } in agents {
         if !into.iter().any(|known| known.name == common.name) {
@@ -39,7 +39,7 @@ fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dy
     }
 }
 
-/// Returns true for equal specifications, as far as these are data.
+/// Returns true for equal specifications. Functions are not compared.
 fn is_same(one: &agents::AgentSpec, other: &agents::AgentSpec) -> bool {
     one.name == other.name && format!("{one:?}") == format!("{other:?}")
 }
