@@ -1,4 +1,4 @@
-//! Builds Rust components. Samples are also copied beside their sources, where `hatchery serve sample-agents` finds
+//! Builds Rust components. Samples are also copied next to their sources, where `hatchery serve sample-agents` finds
 //! them; tests read components from cargo's output folder.
 
 use std::fmt;

@@ -1,5 +1,5 @@
 //! `cargo xtask demo`: builds the host and the Rust samples, then serves them. Samples that take long to build, or need
-//! Python or Node.js, are built in the background meanwhile: the running host loads each as soon as it exists.
+//! Python or Node.js, are built in the background: the running host loads each as soon as it exists.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -30,8 +30,8 @@ pub fn serve(workspace: &Workspace, port: u16) -> anyhow::Result<()> {
     Err(serve.current_dir(&workspace.root).exec()).context("cannot start the host")
 }
 
-/// Starts [`build_slow_samples`] as a process whose parent ends at once, so that the host never becomes the parent of a
-/// builder. It stays in the process group of the terminal: Ctrl-C ends it too.
+/// Starts [`build_slow_samples`] as a process whose parent ends immediately, so that the host never becomes the parent
+/// of a builder. It stays in the process group of the terminal: Ctrl-C ends it too.
 pub fn detach_slow_samples() -> anyhow::Result<()> {
     let mut builder = Command::new(std::env::current_exe()?);
     builder.arg("slow-samples").stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;

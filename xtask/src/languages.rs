@@ -1,5 +1,5 @@
 //! Builds components in Python and JavaScript by `hatchery build`. The build tools come from package registries. If
-//! they cannot be installed, the component is skipped: a message on stderr and a file beside the component hold the
+//! they cannot be installed, the component is skipped: a message on stderr and a file next to the component hold the
 //! reason, which tests report.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 
 use crate::workspace::Workspace;
 
-/// Folders of samples. Each builds to `NAME.wasm` beside its sources.
+/// Folders of samples. Each builds to `NAME.wasm` next to its sources.
 const SAMPLES: [&str; 2] = ["sample-agents/haiku", "sample-agents/unit-converter"];
 
 /// Folders of components that only tests use, and the component's names.

@@ -30,7 +30,7 @@ const LINKER_FLAGS: [&str; 2] = ["-Clink-arg=-Wl,--icf=safe", "-Clink-arg=-Wl,-z
 /// The target whose default linker is LLVM's.
 const LLD_TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What separates the flags in `CARGO_ENCODED_RUSTFLAGS`.
+/// The separator of flags in `CARGO_ENCODED_RUSTFLAGS`.
 const SEPARATOR: &str = "\u{1f}";
 
 /// The two builds of the command, and the counts between them.

@@ -63,8 +63,8 @@ pub fn check_if_possible(workspace: &Workspace) -> anyhow::Result<()> {
     }
 }
 
-/// Tests the page of the built host in Chromium, which is installed if that is possible. Otherwise it reports that it
-/// tested nothing.
+/// Tests the page of the built host in Chromium, which is installed if possible. Otherwise it reports that it tested
+/// nothing.
 pub fn test_in_browser(workspace: &Workspace, components: &Path) -> anyhow::Result<()> {
     if let Some(reason) = missing_node().or_else(missing_chromium) {
         eprintln!("\nSKIPPED: the tests of the developer UI in a browser, because {reason}\n");
@@ -95,7 +95,7 @@ fn npm(folder: &Path) -> Command {
     npm
 }
 
-/// Returns why the page cannot be built here, or `None` if it can.
+/// Returns the reason why the page cannot be built here, or `None` if it can.
 fn missing_node() -> Option<String> {
     let version = |program: &str| {
         let output = Command::new(program).arg("--version").stderr(Stdio::null()).output().ok()?;
@@ -112,7 +112,7 @@ fn major(version: &str) -> Option<u32> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
-/// Returns why there is no Chromium, or `None` if there is one. Installs Debian's as root.
+/// Returns the reason why there is no Chromium, or `None` if there is one. Installs Debian's as root.
 fn missing_chromium() -> Option<String> {
     let exists = || Path::new(CHROMIUM).exists();
     if !exists() {

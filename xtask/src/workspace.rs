@@ -85,7 +85,7 @@ impl Workspace {
         self.packages.iter().filter(|package| package.library().is_some())
     }
 
-    /// Returns the path of the built `hatchery` command. Cargo puts it beside this program, because both have the same
+    /// Returns the path of the built `hatchery` command. Cargo puts it next to this program, because both have the same
     /// profile.
     pub fn host_binary(&self) -> anyhow::Result<PathBuf> {
         let own = std::env::current_exe().context("cannot find the path of this program")?;
