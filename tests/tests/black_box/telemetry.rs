@@ -1,4 +1,4 @@
-//! What a host reports to others: spans over OTLP, and metrics.
+//! Telemetry that a host exports: spans over OTLP, and metrics.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

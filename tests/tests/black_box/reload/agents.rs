@@ -1,4 +1,4 @@
-//! What agents use: tools, agents and files from elsewhere, and components.
+//! Reloads of the dependencies of agents: tools, agents and files from elsewhere, and components.
 
 use anyhow::{Context, Result, ensure};
 use hatchery_tests::host::{entry, message};
