@@ -162,19 +162,19 @@ impl Invocation {
         let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
         let NewInvocation { input, live_requests, .. } = new;
         let invocation = Self {
-            id,
-            session_key: session.key.clone(),
-            caller,
-            input,
-            run_config,
-            services,
-            cancel,
-            host_stop,
-            usage: Arc::new(usage),
-            depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
-            apps,
-            plugins,
-            parent,
+            id: new.id,
+            session_key: new.session.key.clone(),
+            caller: new.caller,
+            input: new.input,
+            run_config: new.run_config,
+            services: new.services,
+            cancel: new.cancel,
+            host_stop: new.host_stop,
+            usage: Arc::new(new.usage),
+            depth: new.parent.as_ref().map_or(0, |parent| parent.depth + 1),
+            apps: new.apps,
+            plugins: new.plugins,
+            parent: new.parent,
             is_in_tool: false,
             is_resumable,
             signer,
@@ -184,8 +184,8 @@ impl Invocation {
             live_requests,
             live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
-            user_content: RwLock::new(user_content),
-            session: RwLock::new(session),
+            user_content: RwLock::new(new.user_content),
+            session: RwLock::new(new.session),
         };
         invocation.with_writer()
     }

@@ -176,9 +176,9 @@ fn nanoseconds(time: Duration) -> u64 {
 
 /// The position in a trace at which new spans begin. Cheap to clone. The default records nothing.
 #[derive(Clone, Default)]
-pub struct SpanContext(Option<Arc<Place>>);
+pub struct SpanContext(Option<Arc<SpanPosition>>);
 
-struct Place {
+struct SpanPosition {
     exporter: Arc<dyn SpanExporter>,
     trace: Arc<Trace>,
     /// `None` outside of all spans.
@@ -187,7 +187,7 @@ struct Place {
     logs: Mutex<SpanLogs>,
 }
 
-impl Place {
+impl SpanPosition {
     fn new(exporter: Arc<dyn SpanExporter>, trace: Arc<Trace>, span_id: Option<u64>) -> Self {
         Self { exporter, trace, span_id, event_ids: Mutex::default(), logs: Mutex::default() }
     }
@@ -221,7 +221,7 @@ impl SpanContext {
             started: StartTime { wall: SystemTime::now(), monotonic: Instant::now() },
             times: RunTimes::default(),
         };
-        Self(Some(Arc::new(Place::new(exporter, Arc::new(trace), None))))
+        Self(Some(Arc::new(SpanPosition::new(exporter, Arc::new(trace), None))))
     }
 
     /// Returns true if spans are recorded.
@@ -231,7 +231,7 @@ impl SpanContext {
 
     /// Returns the current span as the parent for other services; `None` outside of spans.
     pub fn parent(&self) -> Option<TraceParent> {
-        let Place { trace, span_id, .. } = self.0.as_deref()?;
+        let SpanPosition { trace, span_id, .. } = self.0.as_deref()?;
         Some(TraceParent { trace_id: trace.id, span_id: (*span_id)?, is_sampled: trace.is_sampled })
     }
 
@@ -247,16 +247,16 @@ impl SpanContext {
 
     /// Begins a span that has begun at `started`, or now.
     pub fn start_at(&self, operation: SpanOperation, subject: impl Display, started: Option<Instant>) -> Span {
-        let Some(place) = &self.0 else { return Span::none() };
+        let Some(position) = &self.0 else { return Span::none() };
         let started = started.unwrap_or_else(Instant::now);
         let span_id = parent::new_span_id();
         let data = SpanData {
             name: operation.span_name(subject),
             operation,
-            trace: place.trace.clone(),
+            trace: position.trace.clone(),
             span_id,
-            parent_span_id: place.span_id,
-            start: place.trace.time_since(started),
+            parent_span_id: position.span_id,
+            start: position.trace.time_since(started),
             duration: Duration::ZERO,
             error: None,
             event_ids: Vec::new(),
@@ -265,7 +265,7 @@ impl SpanContext {
             content: None,
             size: 0,
         };
-        let inside = Place::new(place.exporter.clone(), place.trace.clone(), Some(span_id));
+        let inside = SpanPosition::new(position.exporter.clone(), position.trace.clone(), Some(span_id));
         Span { context: Self(Some(Arc::new(inside))), data: Some(Box::new(data)), started: Some(started), ended: None }
     }
 
@@ -276,8 +276,8 @@ impl SpanContext {
 
     /// Records that an event is the result of the current span.
     pub fn add_event(&self, id: &str) {
-        if let Some(place) = &self.0 {
-            let mut ids = place.event_ids.lock_unpoisoned();
+        if let Some(position) = &self.0 {
+            let mut ids = position.event_ids.lock_unpoisoned();
             if ids.len() < MAX_EVENT_IDS {
                 ids.push(id.to_owned());
             }
@@ -286,15 +286,15 @@ impl SpanContext {
 
     /// Records a line that a guest logs in the current span, if content is captured.
     pub fn add_log(&self, level: &'static str, text: &str) {
-        if let Some(place) = self.0.as_ref().filter(|place| place.trace.captures_content) {
-            place.logs.lock_unpoisoned().add(level, text);
+        if let Some(position) = self.0.as_ref().filter(|position| position.trace.captures_content) {
+            position.logs.lock_unpoisoned().add(level, text);
         }
     }
 
     /// Adds time of the run that no span measures.
     pub fn add_time(&self, kind: TimeKind, time: Duration) {
-        if let Some(place) = &self.0 {
-            place.trace.times.add(kind, time);
+        if let Some(position) = &self.0 {
+            position.trace.times.add(kind, time);
         }
     }
 }
@@ -426,7 +426,7 @@ impl Span {
 
 impl Drop for Span {
     fn drop(&mut self) {
-        let (Some(mut data), Some(place)) = (self.data.take(), &self.context.0) else { return };
+        let (Some(mut data), Some(position)) = (self.data.take(), &self.context.0) else { return };
         let (started, now) = (self.started.unwrap_or_else(Instant::now), Instant::now());
         data.duration = self.ended.unwrap_or(now).duration_since(started);
         if self.ended.is_none() && data.error.is_none() {
@@ -434,20 +434,20 @@ impl Drop for Span {
             data.error = Some(SpanError::new(error.code(), &error.client_message()));
         }
         if let Some(kind) = data.operation.time_kind() {
-            place.trace.times.add(kind, data.duration);
+            position.trace.times.add(kind, data.duration);
         }
         if data.operation == SpanOperation::Run {
             for kind in TimeKind::ALL {
-                data.set(kind.attribute(), place.trace.times.counter(kind).load(Ordering::Relaxed));
+                data.set(kind.attribute(), position.trace.times.counter(kind).load(Ordering::Relaxed));
             }
         }
-        data.event_ids = std::mem::take(&mut *place.event_ids.lock_unpoisoned());
-        let (logs, dropped_logs) = place.logs.lock_unpoisoned().take();
+        data.event_ids = std::mem::take(&mut *position.event_ids.lock_unpoisoned());
+        let (logs, dropped_logs) = position.logs.lock_unpoisoned().take();
         data.logs = logs;
         data.set_some("hatchery.logs.dropped", Some(dropped_logs).filter(|dropped| *dropped > 0));
         data.content = data.content.take().map(SpanContent::trim);
         data.size = data.measure();
-        place.exporter.export(&Arc::from(data));
+        position.exporter.export(&Arc::from(data));
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use super::data::{PROVIDER_NAME, SpanOperation};
-use super::{Place, Span, SpanContext};
+use super::{Span, SpanContext, SpanPosition};
 use crate::error::{ModelError, RunError};
 use crate::run_usage::RunUsage;
 use crate::sync::MutexExt;
@@ -31,7 +31,7 @@ struct RetryBudget {
 struct Progress {
     started: Instant,
     /// The span of the call, which keeps the request and so this value.
-    place: Weak<Place>,
+    position: Weak<SpanPosition>,
     header: Option<String>,
     provider: Mutex<Option<&'static str>>,
     retries: AtomicU64,
@@ -41,15 +41,15 @@ struct Progress {
 impl ModelCallProgress {
     /// Starts to record the call of the current span.
     pub(super) fn begin(context: &SpanContext) -> Self {
-        let begin = |place: &Arc<Place>| Progress {
+        let begin = |position: &Arc<SpanPosition>| Progress {
             started: Instant::now(),
-            place: Arc::downgrade(place),
+            position: Arc::downgrade(position),
             header: context.header(),
             provider: Mutex::default(),
             retries: AtomicU64::default(),
             first_chunk: OnceLock::new(),
         };
-        Self { recorded: context.0.as_ref().map(|place| Arc::new(begin(place))), retries: None }
+        Self { recorded: context.0.as_ref().map(|position| Arc::new(begin(position))), retries: None }
     }
 
     /// Returns the header `traceparent` for requests to the provider. `None` if no exporter samples the trace.
@@ -88,8 +88,8 @@ impl ModelCallProgress {
 
     /// Begins an attempt of the call: a request to the provider. The first one has the number 1.
     pub fn start_attempt(&self, model: &str, number: u32) -> ModelAttempt {
-        let place = self.recorded.as_ref().and_then(|progress| progress.place.upgrade());
-        let mut span = SpanContext(place).start(SpanOperation::ModelAttempt, number);
+        let position = self.recorded.as_ref().and_then(|progress| progress.position.upgrade());
+        let mut span = SpanContext(position).start(SpanOperation::ModelAttempt, number);
         span.record(|data| {
             data.set_some(PROVIDER_NAME, self.provider());
             data.set("gen_ai.request.model", model.to_owned());
