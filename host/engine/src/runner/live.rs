@@ -21,7 +21,7 @@ use super::agent_selection::agents_to_run;
 use super::event_log::{EventLog, EventSender};
 use super::nested::count_message;
 use super::request::check_state;
-use super::user_message::{UserInput, append_user_message, with_role};
+use super::user_message::{MessageKind, UserInput, append_user_message, with_role};
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
 use crate::provenance::Verifier;
@@ -330,7 +330,7 @@ impl MessageLog for LiveMessages {
         let message = Arc::new(with_role(message, USER_AUTHOR));
         let message = Some(credential::receive(message, &events, &verifier, &invocation.services).await?);
         let input = UserInput { message, state_delta: state, begun: None };
-        let stored = append_user_message(run, &self.cx, &self.log, input, false).await?;
+        let stored = append_user_message(run, &self.cx, &self.log, input, MessageKind::Further).await?;
         Ok(stored.and_then(|event| event.content.clone()).unwrap_or_default())
     }
 }

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use hatchery_core::{
     CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
     RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
-    TimeKind, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
+    TimeKind, TraceParent, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -28,7 +28,7 @@ use super::run_bus::RunPublisher;
 use super::session_access::{AcquiredSession, renew_during};
 use super::session_queue::{CachedSession, json_bytes};
 use super::turn_plan::TurnPlan;
-use super::user_message::{UserInput, append_user_message, event_data, with_role};
+use super::user_message::{MessageKind, UserInput, append_user_message, event_data, with_role};
 use crate::agents::{engine_host, run_agent};
 use crate::app::{App, MemoryAddition};
 use crate::deadline::Deadline;
@@ -209,11 +209,7 @@ impl RunnerInner {
         journal.set_counted_calls(paused.counted_calls);
         let publisher = announced.filter(|announced| announced.run() == id);
         let publisher = publisher.unwrap_or_else(|| self.run_bus.announce(&key, &id, request.cancel.clone()));
-        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), &id, request.trace_parent));
-        let trace = trace.unwrap_or_default();
-        trace.add_time(TimeKind::Queue, requested.elapsed());
-        let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
-        span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
+        let span = self.start_span(&app, &key, &id, request.trace_parent, requested);
         let is_nested = parent.is_some();
         let (invocation, writer) = Invocation::new(NewInvocation {
             id,
@@ -246,6 +242,23 @@ impl RunnerInner {
         let state_delta = if is_attached { JsonMap::new() } else { request.state_delta };
         let input = UserInput { message, state_delta, begun: Some(begun) };
         (OpenRun { run, cx, log, publisher, span, deadline, first_event, caller_cancel, is_nested }, input, resumed)
+    }
+
+    /// Starts the span of a run that was requested at this time.
+    fn start_span(
+        &self,
+        app: &App,
+        key: &SessionKey,
+        id: &str,
+        parent: Option<TraceParent>,
+        requested: Instant,
+    ) -> Span {
+        let trace = self.spans.clone().map(|spans| SpanContext::new(spans, key.clone(), id, parent));
+        let trace = trace.unwrap_or_default();
+        trace.add_time(TimeKind::Queue, requested.elapsed());
+        let mut span = trace.start_at(SpanOperation::Run, "", Some(requested));
+        span.record(|data| data.set("gen_ai.workflow.name", app.name.clone()));
+        span
     }
 
     /// Runs the agents of a run within its time limit, until it is cancelled. A panic is an error.
@@ -324,7 +337,8 @@ async fn run_agents(
     resumed: Option<ResumedRun>,
 ) -> Result<AgentOutcome, RunError> {
     let RunContext { app, invocation, plugins, .. } = run.as_ref();
-    let message = append_user_message(run, cx, log, input, resumed.is_none()).await?;
+    let kind = if resumed.is_none() { MessageKind::First } else { MessageKind::Further };
+    let message = append_user_message(run, cx, log, input, kind).await?;
     if !app.settings.resumable {
         end_answered_runs(run).await;
     }

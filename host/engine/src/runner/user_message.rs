@@ -18,14 +18,22 @@ pub(super) struct UserInput {
     pub(super) begun: Option<oneshot::Sender<()>>,
 }
 
-/// Appends the user's message and state delta. Returns the stored message. `begins_run` is false for a response to a
-/// run that is resumed.
+/// The relation of a message to its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MessageKind {
+    /// Begins the run: it is signed, and it is the run's user content.
+    First,
+    /// Responds to a resumed run, or arrives during a live run.
+    Further,
+}
+
+/// Appends the user's message and state delta. Returns the stored message.
 pub(super) async fn append_user_message(
     run: &RunContext,
     cx: &CallContext,
     log: &EventLog,
     UserInput { message, state_delta, begun: _begun }: UserInput,
-    begins_run: bool,
+    kind: MessageKind,
 ) -> Result<Option<Arc<Event>>, RunError> {
     let RunContext { invocation, plugins, .. } = run;
     let state_delta = invocation.apply_temp_state(state_delta);
@@ -39,13 +47,13 @@ pub(super) async fn append_user_message(
     if let Some(replacement) = plugins.on_user_message(cx, &message).await? {
         check_message(&replacement)?;
         message = Arc::new(with_role(replacement, USER_AUTHOR));
-        if begins_run {
+        if kind == MessageKind::First {
             log.set_user_content(message.clone());
         }
     }
     let message = blobs::save_as_artifacts(cx, message).await?;
     let mut data = event_data(cx, USER_AUTHOR, Some(message));
-    if begins_run {
+    if kind == MessageKind::First {
         invocation.signer.sign(&invocation.session_key, &mut data, Claim::Run);
     }
     let message = Event::new(data);

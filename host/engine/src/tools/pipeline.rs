@@ -171,18 +171,8 @@ impl ToolPipeline {
         self.cx.actions().state_delta.clone_from(&state_delta);
         let result = self.run(&mut args).await;
         let mut actions = self.take_changes(&state_delta);
-        let transfer = self.check_transfer(&mut actions);
-        // A person would be asked under the id of the code's own call.
-        let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
-        let has_requested_credential = !std::mem::take(&mut actions.requested_auth_configs).is_empty();
+        let refusal = self.remove_refused(&mut actions);
         code_cx.actions().merge_concurrent(actions.clone(), &before);
-        let refusal = if has_requested_confirmation {
-            Some(needs_person(name))
-        } else if has_requested_credential {
-            Some(needs_credential(name))
-        } else {
-            transfer.err().map(ToolError::Recoverable)
-        };
         // Recorded as any other result, because the tool has run.
         let result = match (result, refusal) {
             (Ok(_), Some(refusal)) => Ok(Outcome::Failed(refusal)),
@@ -207,6 +197,21 @@ impl ToolPipeline {
                 code: error.code().to_owned().into(),
                 message: error.redact(),
             }),
+        }
+    }
+
+    /// Removes the actions that a call by code may not have. Returns the error of the first of them.
+    fn remove_refused(&self, actions: &mut EventActions) -> Option<ToolError> {
+        let transfer = self.check_transfer(actions);
+        // A person would be asked under the id of the code's own call.
+        let has_requested_confirmation = !std::mem::take(&mut actions.requested_tool_confirmations).is_empty();
+        let has_requested_credential = !std::mem::take(&mut actions.requested_auth_configs).is_empty();
+        if has_requested_confirmation {
+            Some(needs_person(&self.name))
+        } else if has_requested_credential {
+            Some(needs_credential(&self.name))
+        } else {
+            transfer.err().map(ToolError::Recoverable)
         }
     }
 
