@@ -108,7 +108,7 @@ impl AppFiles {
             return Err(AppFilesError::UnknownApp(app.to_owned()));
         }
         let mut files: Vec<_> =
-            read_folder(&folder, false)?.into_iter().map(|(path, text)| app_file(path, text)).collect();
+            read_folder(&folder, FolderScope::OwnApp)?.into_iter().map(|(path, text)| app_file(path, text)).collect();
         files.sort_by_key(|file| (file.path != ROOT_FILE, file.path.clone()));
         Ok(files)
     }
@@ -175,13 +175,13 @@ impl AppFiles {
                 return Err(AppFilesError::TooLarge);
             }
         }
-        let mut all = read_folder(&folder, false)?;
+        let mut all = read_folder(&folder, FolderScope::OwnApp)?;
         all.extend(texts);
         if all.len() > MAX_FILES {
             return Err(AppFilesError::TooLarge);
         }
         // Agents of the apps below it may be its sub-agents, unless these are too many to be copied.
-        let below = match read_folder(&folder, true) {
+        let below = match read_folder(&folder, FolderScope::AllApps) {
             Err(AppFilesError::TooLarge) => Texts::new(),
             below => below?,
         };
@@ -247,9 +247,16 @@ fn check_folder(
     Some(Diagnostic { file: ROOT_FILE.into(), line: None, column: None, message: invalid.to_string() })
 }
 
-/// Reads the YAML files of a folder and those below it, except in the folders of other apps unless `reads_other_apps`.
-/// Hidden files and links are omitted.
-fn read_folder(folder: &Path, reads_other_apps: bool) -> Result<Texts, AppFilesError> {
+/// The folders below the folder of an app that are read with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FolderScope {
+    /// All but the folders of other apps.
+    OwnApp,
+    AllApps,
+}
+
+/// Reads the YAML files of a folder and of the folders below it. Hidden files and links are omitted.
+fn read_folder(folder: &Path, scope: FolderScope) -> Result<Texts, AppFilesError> {
     let mut texts = Texts::new();
     let mut folders = vec![(folder.to_owned(), 0)];
     while let Some((current, depth)) = folders.pop() {
@@ -263,7 +270,7 @@ fn read_folder(folder: &Path, reads_other_apps: bool) -> Result<Texts, AppFilesE
             let (path, kind) = (entry.path(), entry.file_type()?);
             let Some(relative) = path.strip_prefix(folder).ok().and_then(Path::to_str) else { continue };
             if kind.is_dir() {
-                let is_read = reads_other_apps || !path.join(ROOT_FILE).exists();
+                let is_read = scope == FolderScope::AllApps || !path.join(ROOT_FILE).exists();
                 if depth < MAX_DEPTH && !is_hidden(&path) && is_read {
                     folders.push((path, depth + 1));
                 }

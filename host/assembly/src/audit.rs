@@ -111,6 +111,7 @@ fn grant_lines(grants: &Grants) -> BTreeSet<String> {
     }
     lines
 }
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;

@@ -29,13 +29,13 @@ pub(super) struct Connections {
     integrations: Apis,
     credentials: Arc<dyn CredentialService>,
     indexes: Arc<ArcSwap<Indexes>>,
-    replaced: Arc<Mutex<Replaced>>,
+    parts: Arc<Mutex<ReplaceableParts>>,
     /// Code executors that are being closed. Their containers may take a while to end.
     closing: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// The parts that a changed configuration replaces as a whole.
-struct Replaced {
+struct ReplaceableParts {
     /// The policy of push notifications. `None` if there are none.
     push_policy: Option<Arc<HostEgress>>,
     a2a_policies: Policies,
@@ -62,7 +62,7 @@ impl Connections {
             integrations.start();
         }
         let (a2a_agents, a2a_policies) = a2a::agents(&config.a2a);
-        let replaced = Replaced {
+        let parts = ReplaceableParts {
             push_policy: a2a::push_policy(&config.a2a),
             a2a_policies,
             api_policies,
@@ -76,7 +76,7 @@ impl Connections {
             integrations,
             credentials: credentials.clone(),
             indexes: Arc::new(ArcSwap::from_pointee(indexes)),
-            replaced: Arc::new(Mutex::new(replaced)),
+            parts: Arc::new(Mutex::new(parts)),
             closing: Arc::default(),
         }
     }
@@ -87,13 +87,13 @@ impl Connections {
         self.a2a_agents.register(extensions);
         self.openapi.register(extensions);
         self.integrations.register(extensions);
-        code_executors::register(&self.replaced.lock_unpoisoned().executors, extensions);
+        code_executors::register(&self.parts.lock_unpoisoned().executors, extensions);
         retrieval::register(self.indexes.load_full(), extensions);
     }
 
     /// Returns the policy of push notifications. `None` if there are none.
     pub(super) fn push_policy(&self) -> Option<Arc<HostEgress>> {
-        self.replaced.lock_unpoisoned().push_policy.clone()
+        self.parts.lock_unpoisoned().push_policy.clone()
     }
 
     pub(super) fn indexes(&self) -> Arc<Indexes> {
@@ -109,26 +109,26 @@ impl Connections {
         if let Some(indexes) = indexes {
             self.indexes.store(Arc::new(indexes));
         }
-        let mut replaced = self.replaced.lock_unpoisoned();
+        let mut parts = self.parts.lock_unpoisoned();
         let kept = unchanged_names(&before.a2a.agents, &now.a2a.agents);
         let (agents, policies) = a2a::agents(&now.a2a);
         self.a2a_agents.replace(&agents, &kept);
-        replace_policies(&mut replaced.a2a_policies, policies, &kept);
+        replace_policies(&mut parts.a2a_policies, policies, &kept);
         let kept = unchanged_names(&before.openapi.apis, &now.openapi.apis);
         let (apis, policies) = openapi::apis(&now.openapi);
         self.openapi.replace(&apis, &kept);
-        replace_policies(&mut replaced.api_policies, policies, &kept);
+        replace_policies(&mut parts.api_policies, policies, &kept);
         let kept = unchanged_names(&before.integrations, &now.integrations);
         let (integrations, policies) = openapi::integrations(&now.integrations);
         self.integrations.replace(&integrations, &kept);
-        replace_policies(&mut replaced.integration_policies, policies, &kept);
+        replace_policies(&mut parts.integration_policies, policies, &kept);
         if before.a2a.push != now.a2a.push {
-            replaced.push_policy = a2a::push_policy(&now.a2a);
+            parts.push_policy = a2a::push_policy(&now.a2a);
         }
-        let mut executors = std::mem::take(&mut replaced.executors);
+        let mut executors = std::mem::take(&mut parts.executors);
         let kept = unchanged_names(&before.code_executors, &now.code_executors);
         executors.retain(|name, _| kept.contains(name));
-        replaced.executors = code_executors::create_executors(&now.code_executors, executors);
+        parts.executors = code_executors::create_executors(&now.code_executors, executors);
     }
 
     /// Withdraws access that was removed from the configuration, also from runs in progress.
@@ -140,8 +140,8 @@ impl Connections {
             );
             self.mcp_servers.close_server(name).await;
         }
-        let replaced = self.replaced.lock_unpoisoned();
-        for executor in code_executors::withdraw(&replaced.executors, &now.code_executors) {
+        let parts = self.parts.lock_unpoisoned();
+        for executor in code_executors::withdraw(&parts.executors, &now.code_executors) {
             let name = executor.name();
             tracing::warn!(
                 executor = name,
@@ -149,7 +149,7 @@ impl Connections {
             );
             self.begin_closing(executor.clone());
         }
-        drop(replaced);
+        drop(parts);
         self.restrict_egress(now);
     }
 
@@ -159,7 +159,7 @@ impl Connections {
 
     /// Ends what code executors keep, those that were withdrawn before included.
     pub(super) async fn close_executors(&self) {
-        let executors = std::mem::take(&mut self.replaced.lock_unpoisoned().executors);
+        let executors = std::mem::take(&mut self.parts.lock_unpoisoned().executors);
         executors.into_values().flatten().for_each(|executor| self.begin_closing(executor));
         let mut closing = std::mem::take(&mut *self.closing.lock_unpoisoned());
         while closing.join_next().await.is_some() {}
@@ -172,8 +172,8 @@ impl Connections {
     }
 
     fn restrict_egress(&self, config: &Config) {
-        let replaced = self.replaced.lock_unpoisoned();
-        for (name, policy) in &replaced.a2a_policies {
+        let parts = self.parts.lock_unpoisoned();
+        for (name, policy) in &parts.a2a_policies {
             let agent = config.a2a.agents.get(name).filter(|agent| agent.refusal.is_none());
             if policy.restrict(agent.and_then(|agent| agent.policy().ok())) {
                 tracing::warn!(
@@ -182,13 +182,13 @@ impl Connections {
                 );
             }
         }
-        for (name, policy) in &replaced.api_policies {
+        for (name, policy) in &parts.api_policies {
             let api = config.openapi.apis.get(name).filter(|api| api.refusal.is_none());
             if policy.restrict(api.and_then(|api| api.policy().ok())) {
                 tracing::warn!(api = name, "an API was removed or is no longer trusted; it is not used any more");
             }
         }
-        for (name, policy) in &replaced.integration_policies {
+        for (name, policy) in &parts.integration_policies {
             let integration = config.integrations.get(name).filter(|integration| integration.refusal.is_none());
             if policy.restrict(integration.and_then(|integration| integration.policy().ok())) {
                 tracing::warn!(
@@ -197,7 +197,7 @@ impl Connections {
                 );
             }
         }
-        if replaced.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
+        if parts.push_policy.as_ref().is_some_and(|policy| policy.restrict(config.a2a.push_policy())) {
             tracing::warn!("`a2a.push` was removed or is no longer trusted; it is not used any more");
         }
     }

@@ -125,7 +125,7 @@ struct ExposedServices {
 }
 
 /// The replaced parts whose preparation can fail.
-struct Prepared {
+struct PreparedParts {
     models: Option<Arc<ModelProviders>>,
     plugins: Option<PluginList>,
     indexes: Option<Indexes>,
@@ -279,7 +279,7 @@ impl LiveConfig {
     }
 
     /// Prepares the parts that can fail.
-    fn prepare(&self, change: &ConfigChange<'_>, changed: &[&str]) -> Result<Prepared, String> {
+    fn prepare(&self, change: &ConfigChange<'_>, changed: &[&str]) -> Result<PreparedParts, String> {
         let (parts, config) = (&self.parts, change.config);
         // Whether data is encrypted may be another than in the file.
         let is_encrypted = !config.encryption.keys.is_empty();
@@ -298,7 +298,7 @@ impl LiveConfig {
         });
         let plugins = has_changed("plugins").then(|| parts.plugins.prepare(&config.plugins));
         let subscribers = self.subscribers.lock_unpoisoned().clone();
-        Ok(Prepared {
+        Ok(PreparedParts {
             models: models.clone(),
             plugins: plugins.transpose().map_err(|error| error.to_string())?,
             indexes: indexes.transpose().map_err(|error| error.to_string())?,
@@ -307,7 +307,7 @@ impl LiveConfig {
     }
 
     /// Replaces each part by its successor.
-    async fn commit(&self, before: &Config, config: &Config, changed: &[&str], prepared: Prepared) {
+    async fn commit(&self, before: &Config, config: &Config, changed: &[&str], prepared: PreparedParts) {
         let parts = &self.parts;
         let has_changed = |keys: &[&str]| keys.iter().any(|key| changed.contains(key));
         parts.scripts.update(config);

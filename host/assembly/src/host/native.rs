@@ -103,9 +103,9 @@ impl AppSource for HostApps {
 }
 
 /// The apps of a source, for the code of runs.
-pub(super) struct AppsOf(pub(super) Arc<dyn AppSource>);
+pub(super) struct SourceDirectory(pub(super) Arc<dyn AppSource>);
 
-impl AppDirectory for AppsOf {
+impl AppDirectory for SourceDirectory {
     fn app(&self, name: &str) -> Option<Arc<App>> {
         self.0.app(name)
     }

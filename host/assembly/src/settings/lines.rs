@@ -53,16 +53,16 @@ fn collect(value: &Value, path: &mut Vec<String>, paths: &mut Vec<Vec<String>>) 
 }
 
 fn line(text: &str, path: &[String]) -> Option<usize> {
-    let found = Find { path }.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
+    let found = KeyFinder { path }.deserialize(serde_yaml::Deserializer::from_str(text)).err()?;
     found.location().map(|location| location.line())
 }
 
 /// Fails at the last key of a path.
-struct Find<'a> {
+struct KeyFinder<'a> {
     path: &'a [String],
 }
 
-impl<'de> DeserializeSeed<'de> for Find<'_> {
+impl<'de> DeserializeSeed<'de> for KeyFinder<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -70,7 +70,7 @@ impl<'de> DeserializeSeed<'de> for Find<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Find<'_> {
+impl<'de> Visitor<'de> for KeyFinder<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for Find<'_> {
         let Some((name, rest)) = self.path.split_first() else { return Ok(()) };
         while let Some(is_found) = map.next_key_seed(Key { name, is_last: rest.is_empty() })? {
             if is_found {
-                map.next_value_seed(Find { path: rest })?
+                map.next_value_seed(KeyFinder { path: rest })?
             } else {
                 map.next_value::<IgnoredAny>().map(|_| ())?
             }

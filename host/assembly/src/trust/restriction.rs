@@ -28,31 +28,11 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
                 config.models = ModelsConfig { fallback, ..ModelsConfig::default() };
             }
             Section::Plugin(_) => {}
-            Section::McpServer { server } => {
-                if let Some(settings) = config.mcp.servers.get_mut(server) {
-                    settings.refusal = Some(refusal("MCP server", server, reason));
-                }
-            }
-            Section::A2aAgent { agent } => {
-                if let Some(settings) = config.a2a.agents.get_mut(agent) {
-                    settings.refusal = Some(refusal("remote agent", agent, reason));
-                }
-            }
-            Section::OpenApi { api } => {
-                if let Some(settings) = config.openapi.apis.get_mut(api) {
-                    settings.refusal = Some(refusal("API", api, reason));
-                }
-            }
-            Section::Integration { integration } => {
-                if let Some(settings) = config.integrations.get_mut(integration) {
-                    settings.refusal = Some(refusal("integration", integration, reason));
-                }
-            }
-            Section::CodeExecutor { executor } => {
-                if let Some(settings) = config.code_executors.get_mut(executor) {
-                    settings.refusal = Some(refusal("code executor", executor, reason));
-                }
-            }
+            Section::McpServer { .. }
+            | Section::A2aAgent { .. }
+            | Section::OpenApi { .. }
+            | Section::Integration { .. }
+            | Section::CodeExecutor { .. } => refuse_connection(config, &access.section, reason),
             Section::A2aPublicUrl => config.a2a.public_url = None,
             Section::A2aPush => config.a2a.push = A2aPushConfig::default(),
             Section::Registry => {
@@ -72,6 +52,38 @@ pub(super) fn restrict(config: &mut Config, external: &[ExternalAccess], reason:
             }
         }
     }
+    remove_plugins(config, external);
+}
+
+/// Withdraws an MCP server, a remote agent, an API, an integration or a code executor from use.
+fn refuse_connection(config: &mut Config, section: &Section, reason: &UntrustedReason) {
+    let (kind, name, field) = match section {
+        Section::McpServer { server } => {
+            ("MCP server", server, config.mcp.servers.get_mut(server).map(|settings| &mut settings.refusal))
+        }
+        Section::A2aAgent { agent } => {
+            ("remote agent", agent, config.a2a.agents.get_mut(agent).map(|settings| &mut settings.refusal))
+        }
+        Section::OpenApi { api } => {
+            ("API", api, config.openapi.apis.get_mut(api).map(|settings| &mut settings.refusal))
+        }
+        Section::Integration { integration } => {
+            let settings = config.integrations.get_mut(integration);
+            ("integration", integration, settings.map(|settings| &mut settings.refusal))
+        }
+        Section::CodeExecutor { executor } => {
+            let settings = config.code_executors.get_mut(executor);
+            ("code executor", executor, settings.map(|settings| &mut settings.refusal))
+        }
+        _ => return,
+    };
+    if let Some(field) = field {
+        *field = Some(refusal(kind, name, reason));
+    }
+}
+
+/// Removes the plugins whose access is not trusted.
+fn remove_plugins(config: &mut Config, external: &[ExternalAccess]) {
     let is_untrusted = |index| external.iter().any(|access| access.section == Section::Plugin(index));
     let mut index = 0..;
     config.plugins.retain(|_| index.next().is_none_or(|index| !is_untrusted(index)));

@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::host::catalog_events::record_changes;
 use crate::host::connections::Connections;
 use crate::host::live_config::{LiveConfig, NativeItems, Parts, make_reproducible};
-use crate::host::native::{AppsOf, ConfigState, HostApps, HostCatalog, HostPlugins, LiveItems, NativeModels};
+use crate::host::native::{ConfigState, HostApps, HostCatalog, HostPlugins, LiveItems, NativeModels, SourceDirectory};
 use crate::host::reload::{FileStamps, follow_files};
 use crate::host::{Host, HostError, follow_changes};
 use crate::host_key;
@@ -149,7 +149,7 @@ impl HostBuilder {
         let (traces, host_events) = (TraceStore::default(), HostEvents::default());
         let exporter = self.span_exporter(&traces, &host_events);
         let runner = compose_runner(services, self.native_plugins(plugins.clone())?, signer, &config, exporter);
-        runner.set_apps(Arc::new(AppsOf(apps.clone())));
+        runner.set_apps(Arc::new(SourceDirectory(apps.clone())));
         let evaluations = Evaluations::new(runner.clone(), eval_store(&storage, folder.as_deref()));
         let parts = Parts {
             storage,
