@@ -145,9 +145,14 @@ impl fmt::Display for LongRunningCall {
 const DECISION_SYNTAX: &str = "answer y or n, optionally followed by a JSON payload: y {\"amount\": 3}";
 
 impl Decision {
-    /// Creates a decision without a payload.
-    pub fn new(is_approved: bool) -> Self {
-        Self { is_approved, payload: None }
+    /// Returns an approval without a payload.
+    pub fn approved() -> Self {
+        Self { is_approved: true, payload: None }
+    }
+
+    /// Returns a rejection without a payload.
+    pub fn rejected() -> Self {
+        Self { is_approved: false, payload: None }
     }
 
     /// Parses `y` or `n`, optionally followed by a JSON payload.
@@ -163,7 +168,7 @@ impl Decision {
             _ => return Err(DECISION_SYNTAX.into()),
         };
         if payload.trim().is_empty() {
-            return Ok(Self::new(is_approved));
+            return Ok(Self { is_approved, payload: None });
         }
         let payload = serde_json::from_str(payload)
             .map_err(|error| format!("the payload is not valid JSON: {error}; {DECISION_SYNTAX}"))?;
@@ -262,7 +267,7 @@ mod tests {
     fn a_response_has_the_decision_and_the_id_of_the_request() {
         let request = approval_request(json!({"hint": "Really?"}));
         assert_eq!(
-            response(&request, &Decision::new(true)),
+            response(&request, &Decision::approved()),
             json!({"id": "q1", "name": "adk_request_confirmation", "response": {"confirmed": true}})
         );
     }
@@ -271,14 +276,14 @@ mod tests {
     fn the_payload_of_the_request_is_returned_unless_the_decision_has_one() {
         let request = approval_request(json!({"payload": {"limit": 3}}));
         let payload = |decision| response(&request, &decision)["response"]["payload"].take();
-        assert_eq!(payload(Decision::new(false)), json!({"limit": 3}));
+        assert_eq!(payload(Decision::rejected()), json!({"limit": 3}));
         assert_eq!(payload(Decision { is_approved: true, payload: Some(json!(9)) }), json!(9));
     }
 
     #[test]
     fn decisions_are_parsed_with_their_payload() {
         for (line, is_approved) in [("y", true), (" Yes ", true), ("n", false), ("NO\n", false)] {
-            assert_eq!(Decision::parse(line), Ok(Decision::new(is_approved)), "{line}");
+            assert_eq!(Decision::parse(line), Ok(Decision { is_approved, payload: None }), "{line}");
         }
         let decision = Decision { is_approved: true, payload: Some(json!({"amount": 3})) };
         assert_eq!(Decision::parse("y  {\"amount\": 3}"), Ok(decision));

@@ -164,11 +164,11 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
             match self.approval_mode {
                 ApprovalMode::ApproveAll => {
                     anstream::eprintln!("  approved by --yes");
-                    decisions.push(Decision::new(true));
+                    decisions.push(Decision::approved());
                 }
                 ApprovalMode::RejectAll => {
                     anstream::eprintln!("  rejected by --no");
-                    decisions.push(Decision::new(false));
+                    decisions.push(Decision::rejected());
                 }
                 ApprovalMode::Prompt => match self.prompt_decision().await? {
                     Some(decision) => decisions.push(decision),

@@ -64,19 +64,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         return Ok(Outcome::Failure);
     }
     let _lock = lock(&dir);
-    let text = match std::fs::read_to_string(&target) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(error).with_context(|| target.display().to_string()),
-    };
-    let edited = add_grants(&text, &component, &grants).map_err(|error| match error {
-        EditError::Invalid(reason) => anyhow::anyhow!("{}: {reason}", target.display()),
-        EditError::Layout => {
-            anyhow::anyhow!("{}: its layout is unusual, so add the lines above yourself", target.display())
-        }
-    })?;
-    write_atomically(&target, edited.as_bytes(), access_of(&target))
-        .with_context(|| format!("cannot write {}", target.display()))?;
+    edit_config(&target, &component, &grants)?;
     writeln!(stdout(), "added to {BOLD}{}{BOLD:#}", target.display())?;
     if explain_trust(&source.load()?).is_some() {
         anstream::eprintln!(
@@ -85,6 +73,23 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         );
     }
     Ok(Outcome::Success)
+}
+
+/// Adds grants of a component to a configuration file, which is created if it does not exist.
+fn edit_config(target: &Path, component: &str, grants: &[String]) -> anyhow::Result<()> {
+    let text = match std::fs::read_to_string(target) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(error).with_context(|| target.display().to_string()),
+    };
+    let edited = add_grants(&text, component, grants).map_err(|error| match error {
+        EditError::Invalid(reason) => anyhow::anyhow!("{}: {reason}", target.display()),
+        EditError::Layout => {
+            anyhow::anyhow!("{}: its layout is unusual, so add the lines above yourself", target.display())
+        }
+    })?;
+    write_atomically(target, edited.as_bytes(), access_of(target))
+        .with_context(|| format!("cannot write {}", target.display()))
 }
 
 /// Returns the only file of a component.
@@ -104,15 +109,14 @@ fn find_component(dir: &Path, component: &str, settings: &Settings) -> anyhow::R
     }
 }
 
-/// Locks a folder until the result is dropped, so that of two grants at the same time none is lost. `None` if it cannot
-/// be locked.
+/// Locks a folder until the result is dropped, so that concurrent grants are not lost. `None` if it cannot be locked.
 fn lock(folder: &Path) -> Option<File> {
     let folder = File::open(folder).ok()?;
     folder.lock().ok()?;
     Some(folder)
 }
 
-/// Returns the access for a file that replaces `file`: what is only for its owner stays so.
+/// Returns the access for a file that replaces `file`. A private file stays private.
 fn access_of(file: &Path) -> FileAccess {
     let is_private = file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0);
     if is_private { FileAccess::OwnerOnly } else { FileAccess::Default }

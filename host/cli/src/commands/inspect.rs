@@ -49,33 +49,19 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::Success;
     let mut apps = if args.path.is_dir() { yaml_app_names(folder)? } else { Vec::new() };
     for file in components {
-        let inspection = inspect_file(&options, &file).await;
-        if !inspection.as_ref().is_ok_and(|inspection| inspection.is_described) {
-            outcome = Outcome::Failure;
-        }
-        match inspection {
+        match inspect_file(&options, &file).await {
             Ok(inspection) => {
+                if !inspection.is_described {
+                    outcome = Outcome::Failure;
+                }
                 let agents = inspection.agents.iter().filter(|agent| agent.is_app);
                 apps.extend(agents.map(|agent| agent.name.clone()));
                 let limits = &options.settings.for_component(&inspection.name).limits;
-                if args.json {
-                    print_json(&inspection, limits, &file)?
-                } else {
-                    print(&inspection, limits, &file)?
-                }
-                for warning in uncallable_tools(&inspection) {
-                    let (file, warning) = (printable_path(&file), escape_control(&warning));
-                    anstream::eprintln!("{WARNING}warning:{WARNING:#} {file}: {warning}");
-                }
+                report(&inspection, limits, &file, args.json)?;
             }
             Err(error) => {
-                let error = format_error(&error.into());
-                if args.json {
-                    print_line(&json!({"file": file.display().to_string(), "error": error}))?;
-                } else {
-                    let (file, error) = (printable_path(&file), escape_control(&error));
-                    anstream::eprintln!("{ERROR}{file}:{ERROR:#} {error}");
-                }
+                outcome = Outcome::Failure;
+                report_failure(&error.into(), &file, args.json)?;
             }
         }
     }
@@ -90,6 +76,32 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         }
     }
     Ok(outcome)
+}
+
+/// Prints a component, and warns of tools that no model can call.
+fn report(inspection: &Inspection, limits: &Limits, file: &Path, is_json: bool) -> anyhow::Result<()> {
+    if is_json {
+        print_json(inspection, limits, file)?;
+    } else {
+        print(inspection, limits, file)?;
+    }
+    for warning in uncallable_tools(inspection) {
+        let (file, warning) = (printable_path(file), escape_control(&warning));
+        anstream::eprintln!("{WARNING}warning:{WARNING:#} {file}: {warning}");
+    }
+    Ok(())
+}
+
+/// Prints the error of a file that is not a component.
+fn report_failure(error: &anyhow::Error, file: &Path, is_json: bool) -> anyhow::Result<()> {
+    let error = format_error(error);
+    if is_json {
+        print_line(&json!({"file": file.display().to_string(), "error": error}))?;
+    } else {
+        let (file, error) = (printable_path(file), escape_control(&error));
+        anstream::eprintln!("{ERROR}{file}:{ERROR:#} {error}");
+    }
+    Ok(())
 }
 
 /// Returns the names of the YAML apps in a folder.

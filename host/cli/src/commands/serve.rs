@@ -31,7 +31,7 @@ use crate::watchdog::Watchdog;
 use announcement::Announcement;
 use exposure::allowed_hosts;
 use listen::{ListenAddress, parse_socket, resolve};
-use reload::{Hangup, ServedConfig};
+use reload::{HangupListener, ServedConfig};
 use telemetry::Telemetry;
 
 const DEFAULT_HOST: &str = "127.0.0.1";
@@ -144,7 +144,7 @@ pub async fn serve(
     }
     let (args, mut interrupts) = (Arc::new(args), Interrupts::listen()?);
     let listen = args.listen()?;
-    let hangup = Hangup::listen()?;
+    let hangup = HangupListener::listen()?;
     let Some(started) = start_host(dir, &args, &listen, watch, &mut interrupts).await? else {
         tracing::info!("stopped before it served");
         return Ok(Outcome::Success);
@@ -225,7 +225,7 @@ fn announce(
 }
 
 /// Waits for a signal that stops the host. On a hangup the host reloads its configuration instead.
-async fn wait_until_stopped(host: &Host, interrupts: Interrupts, hangup: Hangup) {
+async fn wait_until_stopped(host: &Host, interrupts: Interrupts, hangup: HangupListener) {
     tokio::select! {
         () = interrupts.wait_for_first() => {}
         () = hangup.follow(host.config_reloader()) => {}

@@ -16,12 +16,12 @@ use super::{ServerArgs, server_config};
 use crate::audit;
 
 /// A listener for SIGHUP.
-pub(super) struct Hangup {
+pub(super) struct HangupListener {
     signal: Signal,
     has_terminal: bool,
 }
 
-impl Hangup {
+impl HangupListener {
     /// Installs the signal handler. From now on the signal does not end the process.
     pub(super) fn listen() -> anyhow::Result<Self> {
         let signal = signal(SignalKind::hangup()).context("cannot install signal handlers")?;
