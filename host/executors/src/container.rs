@@ -174,7 +174,7 @@ impl ContainerExecutor {
         let permit = match self.free.clone().try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => {
-                let _waiting = Waiting::new(&self.waiting);
+                let _waiting = WaitingGuard::new(&self.waiting);
                 self.sessions.end_oldest();
                 self.free.clone().acquire_owned().await.map_err(|_| EngineError::Closed)?
             }
@@ -349,16 +349,16 @@ fn session_lost() -> ToolError {
 }
 
 /// Counts a waiting execution, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingGuard<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

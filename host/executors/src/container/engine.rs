@@ -89,7 +89,7 @@ pub(super) struct CommandOutput {
     pub(super) stdout: Vec<u8>,
     pub(super) stderr: Vec<u8>,
     /// True if there was more.
-    pub(super) is_cut: bool,
+    pub(super) is_truncated: bool,
 }
 
 #[derive(Deserialize)]
@@ -101,7 +101,7 @@ struct CreatedObject {
 /// A container of a list.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Listed {
+struct ContainerSummary {
     id: String,
     /// In seconds since 1970.
     created: u64,
@@ -173,14 +173,14 @@ impl Engine {
         if stream.write_all(input).await.is_ok() {
             let _ = stream.flush().await;
         }
-        let mut frames = Frames { limit, ..Frames::default() };
+        let mut decoder = FrameDecoder { limit, ..FrameDecoder::default() };
         let mut chunk = Vec::with_capacity(MAX_CHUNK);
         // An engine that ends may reset the connection. The output is incomplete then.
-        while !frames.printed.is_cut && stream.read_buf(&mut chunk).await.unwrap_or_default() > 0 {
-            frames.add(&chunk);
+        while !decoder.output.is_truncated && stream.read_buf(&mut chunk).await.unwrap_or_default() > 0 {
+            decoder.decode(&chunk);
             chunk.clear();
         }
-        Ok(frames.printed)
+        Ok(decoder.output)
     }
 
     /// Returns the ids of the containers with this label that were created more than `age` ago and never started.
@@ -188,10 +188,10 @@ impl Engine {
         let filters = json!({"label": [label], "status": ["created"]}).to_string();
         let url = Url::parse_with_params(&format!("{BASE}/containers/json"), [("all", "true"), ("filters", &filters)]);
         let url = url.map_err(|error| EngineError::Unexpected(error.to_string()))?;
-        let containers: Vec<Listed> = self.json(self.client.get(url)).await?;
+        let containers: Vec<ContainerSummary> = self.json(self.client.get(url)).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let is_old = |listed: &Listed| Duration::from_secs(listed.created).saturating_add(age) < now;
-        Ok(containers.into_iter().filter(is_old).map(|listed| listed.id).collect())
+        let is_old = |container: &ContainerSummary| Duration::from_secs(container.created).saturating_add(age) < now;
+        Ok(containers.into_iter().filter(is_old).map(|container| container.id).collect())
     }
 
     /// Ends and removes a container with its files. Failures are logged.
@@ -235,25 +235,26 @@ impl Engine {
 
 /// A parser of multiplexed output: each frame has a header with its stream and its length.
 #[derive(Default)]
-struct Frames {
+struct FrameDecoder {
     limit: usize,
     header: Vec<u8>,
-    /// The remaining bytes of the current frame, and true if it belongs to stderr.
-    open: (usize, bool),
-    printed: CommandOutput,
+    /// The remaining bytes of the current frame.
+    remaining: usize,
+    /// True if the current frame belongs to stderr.
+    is_stderr: bool,
+    output: CommandOutput,
 }
 
-impl Frames {
-    fn add(&mut self, mut bytes: &[u8]) {
+impl FrameDecoder {
+    fn decode(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (length, is_stderr) = self.open;
-            if length > 0 {
-                let (piece, rest) = bytes.split_at(length.min(bytes.len()));
-                self.open.0 -= piece.len();
+            if self.remaining > 0 {
+                let (piece, rest) = bytes.split_at(self.remaining.min(bytes.len()));
+                self.remaining -= piece.len();
                 bytes = rest;
-                let room = self.limit.saturating_sub(self.printed.stdout.len() + self.printed.stderr.len());
-                self.printed.is_cut |= piece.len() > room;
-                let target = if is_stderr { &mut self.printed.stderr } else { &mut self.printed.stdout };
+                let room = self.limit.saturating_sub(self.output.stdout.len() + self.output.stderr.len());
+                self.output.is_truncated |= piece.len() > room;
+                let target = if self.is_stderr { &mut self.output.stderr } else { &mut self.output.stdout };
                 target.extend(piece.iter().take(room));
                 continue;
             }
@@ -261,8 +262,8 @@ impl Frames {
             self.header.extend_from_slice(start);
             bytes = rest;
             if let [stream, _, _, _, a, b, c, d] = *self.header {
-                let length = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
-                self.open = (length, stream == 2);
+                self.remaining = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+                self.is_stderr = stream == 2;
                 self.header.clear();
             }
         }

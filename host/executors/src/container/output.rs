@@ -26,7 +26,7 @@ struct File {
 
 /// Parses the output of a container. The error is for the model.
 pub(super) fn parse(printed: &CommandOutput) -> Result<CodeOutput, String> {
-    if printed.is_cut {
+    if printed.is_truncated {
         return Err("the output of the code is too large; print less".into());
     }
     let Ok(Output { stdout, stderr, files }) = serde_json::from_slice(&printed.stdout) else {
