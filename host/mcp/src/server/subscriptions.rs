@@ -52,13 +52,13 @@ pub(super) struct Subscriptions(Arc<SubscriptionsInner>);
 
 #[derive(Default)]
 struct SubscriptionsInner {
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedResources>,
     /// Notified when a file has changed.
     file_changed: Notify,
 }
 
 #[derive(Default)]
-struct Watched {
+struct WatchedResources {
     /// The resources by URI.
     resources: BTreeMap<String, Subscription>,
     /// Checks the files. `None` if there are none; its drop ends the task.
