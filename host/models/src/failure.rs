@@ -1,5 +1,6 @@
 //! Error mapping: HTTP statuses and error bodies of providers to [`ModelError`]s.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::retry::kind_of_status;
 use crate::service::ServiceInfo;
 
 /// Maximum number of characters of an error body in a message.
-const MAX_SHOWN_CHARS: usize = 500;
+const MAX_EXCERPT_CHARS: usize = 500;
 
 /// The HTTP status for an account that has no credit left.
 const PAYMENT_REQUIRED: u16 = 402;
@@ -99,21 +100,26 @@ impl Origin {
         let mut message = format!("{} answered HTTP {status}", self.provider_name());
         if !reason.is_empty() {
             message.push_str(": ");
-            message.push_str(&self.shown(reason));
+            message.push_str(&self.excerpt(reason));
         }
-        match kind {
-            ModelErrorKind::Auth if has_no_quota => message.push_str(QUOTA_REMEDY),
-            ModelErrorKind::Auth => message.push_str(&match &self.credentials {
-                Some(credentials) => format!(" (check the access of {})", credentials.origin()),
-                None => format!(" (check the key in {})", self.service.key_variables()),
-            }),
-            ModelErrorKind::UnknownModel => {
-                message.push_str(&format!(" (check the model's name, and {} if it is set)", self.service.url_variable));
-            }
-            _ => {}
-        }
+        message.push_str(&self.remedy(kind, has_no_quota));
         let retry_after = retry_after.or_else(|| details.as_ref().and_then(retry_delay));
         ModelError { status: Some(status), retry_after, ..self.error(kind, message) }
+    }
+
+    /// Returns the remedy for an error, to be appended to its message. Empty if none is known.
+    fn remedy(&self, kind: ModelErrorKind, has_no_quota: bool) -> Cow<'static, str> {
+        match (kind, &self.credentials) {
+            (ModelErrorKind::Auth, _) if has_no_quota => QUOTA_REMEDY.into(),
+            (ModelErrorKind::Auth, Some(credentials)) => {
+                format!(" (check the access of {})", credentials.origin()).into()
+            }
+            (ModelErrorKind::Auth, None) => format!(" (check the key in {})", self.service.key_variables()).into(),
+            (ModelErrorKind::UnknownModel, _) => {
+                format!(" (check the model's name, and {} if it is set)", self.service.url_variable).into()
+            }
+            _ => "".into(),
+        }
     }
 
     /// Creates an error from the `error` key of a stream event or of a body with HTTP 200.
@@ -138,14 +144,14 @@ impl Origin {
             },
         };
         let remedy = if has_no_quota { QUOTA_REMEDY } else { "" };
-        let message = format!("{} reports: {}{remedy}", self.provider_name(), self.shown(message));
+        let message = format!("{} reports: {}{remedy}", self.provider_name(), self.excerpt(message));
         ModelError { status: status.filter(|status| *status >= 400), ..self.error(kind, message) }
     }
 
-    /// Returns the part of a provider's text that a message shows. Secrets are redacted before it is shortened, because
-    /// the beginning of one would not be found.
-    fn shown(&self, text: String) -> String {
-        truncate_chars(&self.redact(text), MAX_SHOWN_CHARS)
+    /// Returns the redacted beginning of a provider's text. Redacts before truncating, because a truncated secret would
+    /// not be found.
+    fn excerpt(&self, text: String) -> String {
+        truncate_chars(&self.redact(text), MAX_EXCERPT_CHARS)
     }
 
     fn redact(&self, message: String) -> String {

@@ -80,8 +80,8 @@ impl SocketConnection {
     ) -> Box<dyn LiveConnection> {
         let (requests, incoming) = mpsc::channel(MAX_UNSENT);
         let (outgoing, responses) = mpsc::channel(MAX_UNREAD);
-        let link = Link { protocol, socket, origin: origin.clone(), unanswered_pings: 0 };
-        let task = tokio::spawn(link.serve(incoming, outgoing));
+        let connection = ConnectionTask { protocol, socket, origin: origin.clone(), unanswered_pings: 0 };
+        let task = tokio::spawn(connection.serve(incoming, outgoing));
         Box::new(Self {
             origin,
             check: P::check,
@@ -133,7 +133,7 @@ impl Drop for SocketConnection {
 }
 
 /// The state of a connection in its task.
-struct Link<P> {
+struct ConnectionTask<P> {
     protocol: P,
     socket: WebSocket,
     origin: Arc<Origin>,
@@ -148,7 +148,7 @@ enum ConnectionEvent {
     Ping,
 }
 
-impl<P: LiveProtocol> Link<P> {
+impl<P: LiveProtocol> ConnectionTask<P> {
     /// Sends requests and receives responses until the agent closes the connection, or it breaks and cannot be resumed.
     async fn serve(
         mut self,

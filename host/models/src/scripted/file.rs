@@ -124,19 +124,19 @@ struct TurnYaml {
 #[derive(Default, serde::Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct WhenYaml {
-    user: Texts,
-    tool: Texts,
-    result: Texts,
-    system: Texts,
-    context: Texts,
+    user: StringList,
+    tool: StringList,
+    result: StringList,
+    system: StringList,
+    context: StringList,
     step: Option<usize>,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ItemYaml {
-    text: Option<Texts>,
-    thought: Option<Texts>,
+    text: Option<StringList>,
+    thought: Option<StringList>,
     chunks: Option<usize>,
     call: Option<CallYaml>,
     part: Option<Part>,
@@ -229,7 +229,7 @@ impl FromYaml for ReplyItem {
 
     fn from_yaml(yaml: ItemYaml) -> Result<Self, &'static str> {
         let chunks = yaml.chunks;
-        let text = |Texts(pieces): Texts, thought| match (chunks, pieces.len()) {
+        let text = |StringList(pieces): StringList, thought| match (chunks, pieces.len()) {
             (Some(0), _) => Err("`chunks` is at least 1"),
             (Some(_), 2..) => Err("`chunks` goes with one text; a list of texts is streamed unchanged"),
             (chunks, _) => Ok(Self::Text { pieces, chunks: chunks.unwrap_or(1), thought }),
@@ -291,24 +291,24 @@ impl<'de> Deserialize<'de> for ReplyYaml {
 
 /// A string, or a list of strings.
 #[derive(Default)]
-struct Texts(Vec<String>);
+struct StringList(Vec<String>);
 
-impl<'de> Deserialize<'de> for Texts {
+impl<'de> Deserialize<'de> for StringList {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore;
         impl<'de> Visitor<'de> for OneOrMore {
-            type Value = Texts;
+            type Value = StringList;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a string or a list of strings")
             }
 
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
-                Ok(Texts(vec![text.to_owned()]))
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<StringList, E> {
+                Ok(StringList(vec![text.to_owned()]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Texts, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Texts)
+            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<StringList, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(StringList)
             }
         }
         deserializer.deserialize_any(OneOrMore)
