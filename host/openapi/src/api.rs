@@ -26,12 +26,12 @@ pub(crate) struct Api {
     pub(crate) http: Http,
     /// Held while the document is read, so that concurrent runs read it once.
     reading: tokio::sync::Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<DocumentState>,
 }
 
 /// The state of the document.
 #[derive(Clone, Default)]
-pub(crate) enum State {
+pub(crate) enum DocumentState {
     /// No agent has needed it.
     #[default]
     Idle,
@@ -49,7 +49,7 @@ impl Api {
         Arc::new(Self { prefix, name, config, http, reading: tokio::sync::Mutex::default(), state: Mutex::default() })
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> DocumentState {
         self.state.lock_unpoisoned().clone()
     }
 
@@ -68,17 +68,17 @@ impl Api {
         }
         let read = self.read().await;
         *self.state.lock_unpoisoned() = match &read {
-            Ok(document) => State::Ready(document.clone()),
-            Err(error) => State::Down { error: error.clone(), since: Instant::now() },
+            Ok(document) => DocumentState::Ready(document.clone()),
+            Err(error) => DocumentState::Down { error: error.clone(), since: Instant::now() },
         };
         read
     }
 
     fn latest(&self) -> Option<Result<Arc<Document>, ApiError>> {
         match self.state() {
-            State::Ready(document) => Some(Ok(document)),
-            State::Down { error, since } if since.elapsed() < RETRY_DELAY => Some(Err(error)),
-            State::Idle | State::Down { .. } => None,
+            DocumentState::Ready(document) => Some(Ok(document)),
+            DocumentState::Down { error, since } if since.elapsed() < RETRY_DELAY => Some(Err(error)),
+            DocumentState::Idle | DocumentState::Down { .. } => None,
         }
     }
 

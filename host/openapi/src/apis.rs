@@ -10,7 +10,7 @@ use hatchery_engine::Extensions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::api::{Api, State};
+use crate::api::{Api, DocumentState};
 use crate::config::{ApiConfig, Confirmation, Selection};
 use crate::toolset::{OpenApiToolset, ToolsetOptions};
 
@@ -229,9 +229,9 @@ impl Apis {
     pub fn statuses(&self) -> Vec<ApiStatus> {
         let status = |(name, api): (&String, &Arc<Api>)| {
             let (state, reason, operations) = match api.state() {
-                State::Idle => ("idle", None, Vec::new()),
-                State::Ready(document) => ("ready", None, document.operation_names().to_vec()),
-                State::Down { error, .. } => ("down", Some(error.for_reports()), Vec::new()),
+                DocumentState::Idle => ("idle", None, Vec::new()),
+                DocumentState::Ready(document) => ("ready", None, document.operation_names().to_vec()),
+                DocumentState::Down { error, .. } => ("down", Some(error.for_reports()), Vec::new()),
             };
             ApiStatus { name: name.clone(), state, reason, operations }
         };

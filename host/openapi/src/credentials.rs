@@ -108,12 +108,12 @@ pub(crate) struct Placement {
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
     /// The credential to replace if the API refuses it.
-    pub(crate) refusable: Refusable,
+    pub(crate) refusable: ReplaceableCredential,
 }
 
 /// The credential of a request that can be replaced if the API rejects it.
 #[derive(Debug, Clone, Default)]
-pub(crate) enum Refusable {
+pub(crate) enum ReplaceableCredential {
     #[default]
     Nothing,
     /// The access token, by a newer one.
@@ -180,7 +180,8 @@ fn setting_error(key: &str, reason: &str) -> ApiError {
 
 /// Returns the value of a header, which is never shown.
 fn header(text: &str, key: &str) -> Result<HeaderValue, ApiError> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| setting_error(key, "it has a line break or the like"))?;
+    let mut value = HeaderValue::from_str(text)
+        .map_err(|_| setting_error(key, "it has a line break or another control character"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -9,7 +9,7 @@ use reqwest::header::{ACCEPT, COOKIE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
 
-use crate::document::{Location, Operation};
+use crate::document::{Location, Operation, Parameter};
 pub(crate) use style::{encode_component, encode_form};
 use style::{header_value, path_value, query_pairs};
 
@@ -41,8 +41,8 @@ impl Request {
         max_body: usize,
         cx: &CallContext,
     ) -> Result<Self, String> {
-        // Fragments are never sent. Values are encoded, so they have no `?`.
-        let mut template = operation.path.split('#').next().unwrap_or_default().to_owned();
+        // Fragments are never sent.
+        let mut path = operation.path.split('#').next().unwrap_or_default().to_owned();
         let mut query = Vec::new();
         let mut request = Self::new(operation.method.clone(), operation.base_url.clone());
         request.headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8"));
@@ -52,40 +52,43 @@ impl Request {
                 continue;
             }
             match parameter.location {
-                Location::Path => {
-                    let text = path_value(parameter, &value);
-                    if text.is_empty() {
-                        return Err(format!("`{}` is empty, and it is a part of the path", parameter.argument));
-                    }
-                    template = template.replace(&format!("{{{}}}", parameter.name), &text);
-                }
+                Location::Path => path = fill_path(&path, parameter, &value)?,
                 Location::Query => query.extend(query_pairs(parameter, &value)),
                 Location::Cookie => request.cookies.extend(query_pairs(parameter, &value)),
-                Location::Header => {
-                    let invalid =
-                        |_| format!("`{}` cannot be a header: it has a line break or the like", parameter.argument);
-                    let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| {
-                        format!("the API has a header `{}`, which is not a valid name", parameter.argument)
-                    })?;
-                    let value = HeaderValue::from_str(&header_value(parameter, &value)).map_err(invalid)?;
-                    request.headers.insert(name, value);
-                }
+                Location::Header => request.set_header(parameter, &value)?,
             }
         }
-        let (path, fixed_query) = match template.split_once('?') {
-            Some((path, query)) => (path, Some(query.to_owned())),
-            None => (template.as_str(), None),
-        };
-        check_path(path)?;
-        let base = request.url.path().trim_end_matches('/').to_owned();
-        request.url.set_path(&format!("{base}{path}"));
-        let own_query = request.url.query().map(ToOwned::to_owned);
-        let query: Vec<String> = own_query.into_iter().chain(fixed_query).chain(query).collect();
-        request.url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
+        request.extend_url(&path, query)?;
         if let Some(body) = &operation.body {
             request.body = body::encode(body, args, max_body, cx).await?;
         }
         Ok(request)
+    }
+
+    fn set_header(&mut self, parameter: &Parameter, value: &Value) -> Result<(), String> {
+        let name = HeaderName::from_bytes(parameter.name.as_bytes())
+            .map_err(|_| format!("the API has a header `{}`, which is not a valid name", parameter.argument))?;
+        let value = HeaderValue::from_str(&header_value(parameter, value)).map_err(|_| {
+            format!("`{}` cannot be a header: it has a line break or another control character", parameter.argument)
+        })?;
+        self.headers.insert(name, value);
+        Ok(())
+    }
+
+    /// Appends the path of an operation, which may end with a query, and further pairs of the query.
+    fn extend_url(&mut self, path: &str, pairs: Vec<String>) -> Result<(), String> {
+        // The values of parameters are encoded, so they have no `?`.
+        let (path, fixed_query) = match path.split_once('?') {
+            Some((path, query)) => (path, Some(query.to_owned())),
+            None => (path, None),
+        };
+        check_path(path)?;
+        let base = self.url.path().trim_end_matches('/').to_owned();
+        self.url.set_path(&format!("{base}{path}"));
+        let own_query = self.url.query().map(ToOwned::to_owned);
+        let query: Vec<String> = own_query.into_iter().chain(fixed_query).chain(pairs).collect();
+        self.url.set_query((!query.is_empty()).then(|| query.join("&")).as_deref());
+        Ok(())
     }
 
     /// Sets the body.
@@ -105,6 +108,15 @@ impl Request {
         }
         Ok(())
     }
+}
+
+/// Replaces a parameter in a path by its value.
+fn fill_path(path: &str, parameter: &Parameter, value: &Value) -> Result<String, String> {
+    let text = path_value(parameter, value);
+    if text.is_empty() {
+        return Err(format!("`{}` is empty, and it is a part of the path", parameter.argument));
+    }
+    Ok(path.replace(&format!("{{{}}}", parameter.name), &text))
 }
 
 /// Checks that a path leads to the operation: URLs drop `..` together with the segment before it.

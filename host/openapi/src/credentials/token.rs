@@ -10,7 +10,8 @@ use reqwest::{Method, Url};
 
 use super::user::{UserAuthenticator, auth_error};
 use super::{
-    ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, Refusable, ServiceAccount, setting_error,
+    ClientCredentials, ClientPlacement, Credentials, KeySource, Placement, ReplaceableCredential, ServiceAccount,
+    setting_error,
 };
 use crate::error::{ApiError, read};
 use crate::http::{Transport, redact};
@@ -73,24 +74,28 @@ impl Authenticator {
             Credentials::OAuth2(client) => self.cache.get_or_fetch(client.fetch(transport)).await?,
             Credentials::Google(account) => self.cache.get_or_fetch(account.fetch(transport)).await?,
         };
-        Ok(Placement { refusable: Refusable::Token(token.clone()), ..Placement::bearer(token, "auth")? })
+        Ok(Placement { refusable: ReplaceableCredential::Token(token.clone()), ..Placement::bearer(token, "auth")? })
     }
 
     /// Forgets credentials that the API has refused. Returns false if there can be no others.
     ///
     /// # Errors
     /// If a user's credential cannot be deleted.
-    pub(crate) async fn forget(&self, placement: &Refusable, cx: Option<&CallContext>) -> Result<bool, ApiError> {
+    pub(crate) async fn forget(
+        &self,
+        placement: &ReplaceableCredential,
+        cx: Option<&CallContext>,
+    ) -> Result<bool, ApiError> {
         match (placement, cx) {
-            (Refusable::User { authenticator, credential }, Some(cx)) => {
+            (ReplaceableCredential::User { authenticator, credential }, Some(cx)) => {
                 authenticator.refuse(cx, credential).await.map_err(auth_error)?;
                 Ok(true)
             }
-            (Refusable::Token(token), _) => {
+            (ReplaceableCredential::Token(token), _) => {
                 self.cache.forget(token);
                 Ok(true)
             }
-            (Refusable::User { .. } | Refusable::Nothing, _) => Ok(false),
+            (ReplaceableCredential::User { .. } | ReplaceableCredential::Nothing, _) => Ok(false),
         }
     }
 }

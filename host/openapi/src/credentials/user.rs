@@ -8,7 +8,7 @@ use hatchery_core::{AuthConfig, AuthCredential, AuthKeyLocation, AuthScheme, Cal
 use hatchery_egress::{AuthError, ClientAuthentication, Egress, ToolAuthenticator};
 use reqwest::Url;
 
-use super::{ClientPlacement, KeyLocation, Placement, Refusable};
+use super::{ClientPlacement, KeyLocation, Placement, ReplaceableCredential};
 use crate::error::{ApiError, read};
 
 /// Credentials that each user grants.
@@ -62,7 +62,7 @@ impl UserAuthenticator {
         let credential = authenticator.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;
         let placement = self.placement(&credential)?;
-        let refusable = Refusable::User { authenticator, credential: Box::new(credential) };
+        let refusable = ReplaceableCredential::User { authenticator, credential: Box::new(credential) };
         Ok(Placement { refusable, ..placement })
     }
 

@@ -67,7 +67,7 @@ pub(crate) struct Draft<'d> {
 }
 
 /// Returns true for a parameter that the host adds to every request, so models have no argument for it.
-pub(crate) type IsSupplied<'a> = &'a dyn Fn(Location, &str) -> bool;
+pub(crate) type SuppliedPredicate<'a> = &'a dyn Fn(Location, &str) -> bool;
 
 /// Returns the operations in the order of the document.
 pub(super) fn drafts(document: &Document) -> Result<Vec<Draft<'_>>, ApiError> {
@@ -106,7 +106,11 @@ impl Draft<'_> {
     ///
     /// # Errors
     /// The reason why no request can be made for it.
-    pub(crate) fn build(&self, servers: ServerSettings<'_>, is_supplied: IsSupplied<'_>) -> Result<Operation, String> {
+    pub(crate) fn build(
+        &self,
+        servers: ServerSettings<'_>,
+        is_supplied: SuppliedPredicate<'_>,
+    ) -> Result<Operation, String> {
         let mut arguments = Arguments::new(self.document);
         let mut parameters = Vec::new();
         for parameter in self.parameters()? {

@@ -61,7 +61,10 @@ async fn what_cannot_be_sent_is_told() {
             json!({"parameters": parameter("path", "matrix")}),
             "the parameter `p` in path has the style `matrix`, which is not supported",
         ),
-        (json!({"parameters": parameter("body", "form")}), "the parameter `p` is in no place that OpenAPI 3 knows"),
+        (
+            json!({"parameters": parameter("body", "form")}),
+            "the parameter `p` is in no location that OpenAPI 3 defines",
+        ),
         (
             json!({"requestBody": {"content": {"multipart/mixed": {}}}}),
             "its body is multipart/mixed, which is not supported",

@@ -3,7 +3,7 @@
 use hatchery_core::{excerpt, truncate_bytes};
 use serde_json::Value;
 
-use super::{Arguments, IsSupplied};
+use super::{Arguments, SuppliedPredicate};
 
 /// A parameter that is an argument of the tool.
 #[derive(Debug)]
@@ -91,14 +91,14 @@ impl Location {
 pub(super) fn build<'d>(
     parameter: &'d Value,
     arguments: &mut Arguments<'d>,
-    is_supplied: IsSupplied<'_>,
+    is_supplied: SuppliedPredicate<'_>,
 ) -> Result<Option<Parameter>, String> {
     let text = |key: &str| parameter.get(key).and_then(Value::as_str);
     let flag = |key: &str| parameter.get(key).and_then(Value::as_bool);
     let Some(name) = text("name") else { return Err("a parameter has no name".into()) };
     let shown = excerpt(name, 60);
     let Some(location) = text("in").and_then(Location::from_name) else {
-        return Err(format!("the parameter `{shown}` is in no place that OpenAPI 3 knows"));
+        return Err(format!("the parameter `{shown}` is in no location that OpenAPI 3 defines"));
     };
     let is_ignored = location == Location::Header && IGNORED_HEADERS.contains(&name.to_ascii_lowercase().as_str());
     if is_ignored || is_supplied(location, name) {
