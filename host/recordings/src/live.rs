@@ -79,7 +79,7 @@ struct State {
 }
 
 /// The next step of a replayed connection.
-enum Next {
+enum NextStep {
     Received(Option<Result<LiveResponse, ModelError>>),
     /// Waits for a request.
     Wait,
@@ -125,25 +125,25 @@ impl State {
         self.sent_requests == 0 && matches!(self.steps.front(), Some(LiveStep::Sent(LiveRequest::Blob(_))))
     }
 
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> NextStep {
         loop {
             match self.steps.front() {
-                Some(LiveStep::Sent(_)) if self.sent_requests == 0 => return Next::Wait,
+                Some(LiveStep::Sent(_)) if self.sent_requests == 0 => return NextStep::Wait,
                 Some(LiveStep::Sent(_)) => {
                     self.sent_requests -= 1;
                     self.steps.pop_front();
                 }
                 Some(LiveStep::Received(_)) => {
-                    let Some(LiveStep::Received(response)) = self.steps.pop_front() else { return Next::Wait };
-                    return Next::Received(Some(Ok(response)));
+                    let Some(LiveStep::Received(response)) = self.steps.pop_front() else { return NextStep::Wait };
+                    return NextStep::Received(Some(Ok(response)));
                 }
-                Some(LiveStep::Closed) => return Next::Received(None),
+                Some(LiveStep::Closed) => return NextStep::Received(None),
                 None => match self.error.take() {
                     Some(error) => {
                         self.steps.push_back(LiveStep::Closed);
-                        return Next::Received(Some(Err(error)));
+                        return NextStep::Received(Some(Err(error)));
                     }
-                    None => return Next::Wait,
+                    None => return NextStep::Wait,
                 },
             }
         }
@@ -161,7 +161,7 @@ impl LiveConnection for ReplayedConnection {
     async fn receive(&self) -> Option<Result<LiveResponse, ModelError>> {
         loop {
             let request_sent = self.request_sent.notified();
-            if let Next::Received(received) = self.state().next() {
+            if let NextStep::Received(received) = self.state().next() {
                 return received;
             }
             request_sent.await;

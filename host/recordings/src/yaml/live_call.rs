@@ -35,7 +35,7 @@ enum SentJson {
     Content(Content),
     /// A piece of a message.
     PartialContent(Content),
-    Blob(SoundJson),
+    Blob(MediaJson),
     ActivityStart(bool),
     ActivityEnd(bool),
     AudioStreamEnd(bool),
@@ -46,7 +46,7 @@ enum SentJson {
 /// A sound or an image, without its bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SoundJson {
+struct MediaJson {
     mime_type: String,
 }
 
@@ -68,7 +68,7 @@ impl From<&LiveRequest> for SentJson {
         match request {
             LiveRequest::Content { content, partial: true, .. } => Self::PartialContent(content.clone()),
             LiveRequest::Content { content, .. } => Self::Content(content.clone()),
-            LiveRequest::Blob(blob) => Self::Blob(SoundJson { mime_type: blob.mime_type.clone() }),
+            LiveRequest::Blob(blob) => Self::Blob(MediaJson { mime_type: blob.mime_type.clone() }),
             LiveRequest::ActivityStart => Self::ActivityStart(true),
             LiveRequest::ActivityEnd => Self::ActivityEnd(true),
             LiveRequest::AudioStreamEnd => Self::AudioStreamEnd(true),
@@ -84,7 +84,7 @@ impl From<SentJson> for LiveRequest {
         match sent {
             SentJson::Content(content) => message(content, false),
             SentJson::PartialContent(content) => message(content, true),
-            SentJson::Blob(SoundJson { mime_type }) => Self::Blob(Blob { mime_type, ..Blob::default() }),
+            SentJson::Blob(MediaJson { mime_type }) => Self::Blob(Blob { mime_type, ..Blob::default() }),
             SentJson::ActivityStart(_) => Self::ActivityStart,
             SentJson::ActivityEnd(_) => Self::ActivityEnd,
             SentJson::AudioStreamEnd(_) => Self::AudioStreamEnd,
