@@ -247,10 +247,10 @@ impl Connections {
 }
 
 /// The transport of a connection, decrypted if it has TLS.
-type Begun<S> = Either<Rewind<S>, Box<TlsStream<S>>>;
+type MaybeTlsStream<S> = Either<Rewind<S>, Box<TlsStream<S>>>;
 
 /// Completes the handshake of TLS, and finds the version of HTTP.
-async fn begin<S>(stream: S, tls: Option<TlsAcceptor>) -> io::Result<(Protocol, Begun<S>)>
+async fn begin<S>(stream: S, tls: Option<TlsAcceptor>) -> io::Result<(Protocol, MaybeTlsStream<S>)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

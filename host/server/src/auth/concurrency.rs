@@ -12,10 +12,10 @@ pub(super) struct ConcurrencyLimit(Arc<Mutex<HashMap<String, u32>>>);
 /// A permit for one request of a client, released when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct RequestPermit {
-    _place: Arc<Place>,
+    _guard: Arc<CountGuard>,
 }
 
-struct Place {
+struct CountGuard {
     limit: ConcurrencyLimit,
     client: String,
 }
@@ -35,7 +35,7 @@ impl ConcurrencyLimit {
             return Err(LimitReached);
         }
         counts.insert(client.to_owned(), count + 1);
-        Ok(Some(RequestPermit { _place: Arc::new(Place { limit: self.clone(), client: client.to_owned() }) }))
+        Ok(Some(RequestPermit { _guard: Arc::new(CountGuard { limit: self.clone(), client: client.to_owned() }) }))
     }
 }
 
@@ -43,7 +43,7 @@ impl ConcurrencyLimit {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LimitReached;
 
-impl Drop for Place {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         let mut counts = self.limit.0.lock_unpoisoned();
         if let Some(count) = counts.get_mut(&self.client) {

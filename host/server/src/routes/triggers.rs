@@ -122,8 +122,8 @@ async fn process(
         cancel,
         ..RunRequest::new(user, Uuid::new_v4().to_string(), Content::user(trigger.text))
     };
-    let place = acquire_place(&state).await?;
-    run_to_completion(async move { Ok(run_with_retries(&state, &app, request, place).await) }).await??;
+    let permit = acquire_permit(&state).await?;
+    run_to_completion(async move { Ok(run_with_retries(&state, &app, request, permit).await) }).await??;
     Ok(axum::Json(TriggerResponse { status: "success" }))
 }
 
@@ -140,20 +140,20 @@ async fn run_with_retries(
     state: &AppState,
     app: &Arc<App>,
     first: RunRequest,
-    mut place: OwnedSemaphorePermit,
+    mut permit: OwnedSemaphorePermit,
 ) -> Result<(), ApiError> {
     let backoff =
         ExponentialBuilder::new().with_min_delay(state.config().trigger_retry_delay).with_max_delay(MAX_DELAY);
     let mut request = first.clone();
     for delay in backoff.with_max_times(MAX_RETRIES).with_jitter().build() {
-        let Err(failure) = run_once(state, app, request, place).await else { return Ok(()) };
+        let Err(failure) = run_once(state, app, request, permit).await else { return Ok(()) };
         let Some(delay) = failure.retry_delay(delay) else { return Err(failure.into()) };
         tracing::warn!(app = %app.name, session = %first.session, ?delay, "the run of an event is tried again");
-        unless_stopped(state, tokio::time::sleep(delay)).await?;
-        place = acquire_place(state).await?;
+        run_until_stopped(state, tokio::time::sleep(delay)).await?;
+        permit = acquire_permit(state).await?;
         request = failure.next_request(&first);
     }
-    run_once(state, app, request, place).await.map_err(ApiError::from)
+    run_once(state, app, request, permit).await.map_err(ApiError::from)
 }
 
 /// Runs to the end, and then releases the permit.
@@ -161,7 +161,7 @@ async fn run_once(
     state: &AppState,
     app: &Arc<App>,
     request: RunRequest,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) -> Result<(), Failure> {
     let permit = state.acquire_run_permit()?;
     let mut id = request.invocation_id.clone();
@@ -177,14 +177,14 @@ async fn run_once(
 }
 
 /// Waits for a permit to run an event, until the server stops.
-async fn acquire_place(state: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
-    let place = unless_stopped(state, state.triggers().clone().acquire_owned()).await?;
+async fn acquire_permit(state: &AppState) -> Result<OwnedSemaphorePermit, ApiError> {
+    let permit = run_until_stopped(state, state.triggers().clone().acquire_owned()).await?;
     // The semaphore is never closed.
-    place.map_err(|_| RunError::Stopped.into())
+    permit.map_err(|_| RunError::Stopped.into())
 }
 
 /// Waits for `work`, until the server stops.
-async fn unless_stopped<T>(state: &AppState, work: impl Future<Output = T>) -> Result<T, ApiError> {
+async fn run_until_stopped<T>(state: &AppState, work: impl Future<Output = T>) -> Result<T, ApiError> {
     state.stop().run_until_cancelled(work).await.ok_or_else(|| RunError::Stopped.into())
 }
 

@@ -66,7 +66,7 @@ impl ActiveRun {
 }
 
 /// The effect of a message.
-enum Work {
+enum MessageAction {
     /// Boxed, because it is the largest.
     Run(Box<RunBody>),
     Follow {
@@ -87,7 +87,7 @@ enum ConnectionEvent {
 
 /// The reason for the end of a connection.
 #[derive(Debug)]
-enum End {
+enum ConnectionEnd {
     Socket(SocketEnd),
     /// A frame is not a valid message.
     Malformed(String),
@@ -99,13 +99,13 @@ enum End {
     Stopped,
 }
 
-impl From<SocketEnd> for End {
+impl From<SocketEnd> for ConnectionEnd {
     fn from(end: SocketEnd) -> Self {
         Self::Socket(end)
     }
 }
 
-impl End {
+impl ConnectionEnd {
     /// Returns the close frame; `None` if the client is gone.
     fn frame(&self) -> Option<CloseFrame> {
         let (code, reason) = match self {
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    async fn exchange(&mut self, stop: &CancellationToken) -> End {
+    async fn exchange(&mut self, stop: &CancellationToken) -> ConnectionEnd {
         let mut pings = ping_ticks(self.state.config().keep_alive);
         loop {
             let done = match self.next_event(&mut pings, stop).await {
@@ -158,17 +158,17 @@ impl Connection {
                 ConnectionEvent::Received(Ok(None)) => Ok(()),
                 ConnectionEvent::Received(Err(end)) => Err(end.into()),
                 ConnectionEvent::Emitted(message) => self.emit(message).await,
-                ConnectionEvent::Ping => self.socket.ping(true).await.map_err(End::from),
+                ConnectionEvent::Ping => self.socket.ping(true).await.map_err(ConnectionEnd::from),
                 ConnectionEvent::Stop => {
                     self.is_stopping = true;
                     self.leave_followed();
                     Ok(())
                 }
-                ConnectionEvent::Idle => Err(End::Idle(self.state.config().live_idle_timeout.as_secs_f64())),
+                ConnectionEvent::Idle => Err(ConnectionEnd::Idle(self.state.config().live_idle_timeout.as_secs_f64())),
             };
             match done {
                 Err(end) => return end,
-                Ok(()) if self.is_stopping && self.runs.is_empty() => return End::Stopped,
+                Ok(()) if self.is_stopping && self.runs.is_empty() => return ConnectionEnd::Stopped,
                 Ok(()) => {}
             }
         }
@@ -190,14 +190,14 @@ impl Connection {
         self.runs.retain(|_, run| run.leave.as_ref().inspect(|leave| leave.cancel()).is_none());
     }
 
-    async fn emit(&mut self, message: SocketMessage) -> Result<(), End> {
+    async fn emit(&mut self, message: SocketMessage) -> Result<(), ConnectionEnd> {
         if let SocketMessage::End { id, .. } = &message {
             self.runs.remove(id);
         }
         self.send(&message).await
     }
 
-    async fn send(&mut self, message: &SocketMessage) -> Result<(), End> {
+    async fn send(&mut self, message: &SocketMessage) -> Result<(), ConnectionEnd> {
         self.idle_since = Instant::now();
         Ok(self.socket.send(message.to_json()).await?)
     }
@@ -207,11 +207,11 @@ impl Connection {
     /// # Errors
     /// If it is not a request, or cannot be handled. For an invalid request the client gets a message, and the connection
     /// stays open.
-    async fn handle(&mut self, text: &str) -> Result<(), End> {
+    async fn handle(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         self.idle_since = Instant::now();
-        let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(End::Refused)?;
-        let request = SocketRequest::parse(text).map_err(End::Malformed)?;
-        let (id, work) = match request {
+        let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(ConnectionEnd::Refused)?;
+        let request = SocketRequest::parse(text).map_err(ConnectionEnd::Malformed)?;
+        let (id, action) = match request {
             SocketRequest::Ping { id } => return self.send(&SocketMessage::Pong { id }).await,
             SocketRequest::Cancel { id } => {
                 let id = Arc::from(id);
@@ -220,20 +220,21 @@ impl Connection {
                     Err(error) => self.send(&SocketMessage::refusal(Some(id), error)).await,
                 };
             }
-            SocketRequest::Start { id, run } => (id, Ok(Work::Run(Box::new(run)))),
+            SocketRequest::Start { id, run } => (id, Ok(MessageAction::Run(Box::new(run)))),
             SocketRequest::Answer { id, session, call_id, name, response, streaming } => {
-                (id, answer(session, call_id, name, response, streaming).map(Box::new).map(Work::Run))
+                (id, answer(session, call_id, name, response, streaming).map(Box::new).map(MessageAction::Run))
             }
-            SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => {
-                (id, confirmation(session, call_id, confirmed, payload, streaming).map(Box::new).map(Work::Run))
-            }
+            SocketRequest::Confirm { id, session, call_id, confirmed, payload, streaming } => (
+                id,
+                confirmation(session, call_id, confirmed, payload, streaming).map(Box::new).map(MessageAction::Run),
+            ),
             SocketRequest::Follow { id, session, run_id, after } => {
-                (id, Ok(Work::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
+                (id, Ok(MessageAction::Follow { session: session.key(), run_id, after: after.unwrap_or_default() }))
             }
         };
         let id = Arc::from(id);
-        let begun = match work {
-            Ok(work) => self.begin(&id, work, memory).await,
+        let begun = match action {
+            Ok(action) => self.begin(&id, action, memory).await,
             Err(error) => Err(error),
         };
         match begun {
@@ -243,26 +244,26 @@ impl Connection {
     }
 
     /// Starts or follows a run. Its messages report the start.
-    async fn begin(&mut self, id: &Arc<str>, work: Work, memory: BodyMemory) -> Result<(), ApiError> {
+    async fn begin(&mut self, id: &Arc<str>, action: MessageAction, memory: BodyMemory) -> Result<(), ApiError> {
         self.check(id)?;
         let principal = admit(&self.state, self.credentials.as_ref()).await?;
         let permit = self.state.auth().map(|auth| auth.acquire(&principal)).transpose()?.flatten();
-        match work {
+        match action {
             // Nothing of the message is used while a run is followed, so its memory is released.
-            Work::Follow { session, run_id, after } => {
+            MessageAction::Follow { session, run_id, after } => {
                 principal.check_app(&session.app)?;
                 principal.check_user(&session.user)?;
                 let updates = runs::updates(&self.state, &session, &run_id, after).await?;
                 self.follow(id, session, run_id, updates, permit);
                 Ok(())
             }
-            Work::Run(body) if body.background == Some(true) => {
+            MessageAction::Run(body) if body.background == Some(true) => {
                 let run = run::begin_in_background(&self.state, &principal, *body, self.trace_parent).await?;
                 let updates = runs::updates(&self.state, &run.session, &run.id, 0).await?;
                 self.follow(id, run.session, run.id, updates, permit);
                 Ok(())
             }
-            Work::Run(body) => {
+            MessageAction::Run(body) => {
                 let held = RequestResources { _memory: memory, _permit: permit };
                 self.start(id, &principal, *body, held).await
             }
