@@ -27,22 +27,22 @@ use tokio_postgres::types::ToSql;
 pub(crate) type OperationName<'a> = &'a (dyn fmt::Display + Sync);
 
 /// An operation on a session.
-pub(crate) struct OnSession<'a>(pub(crate) &'a str, pub(crate) &'a SessionKey);
+pub(crate) struct SessionOperation<'a>(pub(crate) &'a str, pub(crate) &'a SessionKey);
 
-impl fmt::Display for OnSession<'_> {
+impl fmt::Display for SessionOperation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.0, self.1)
     }
 }
 
 /// An operation on all that a user has in an app.
-pub(crate) struct OnUser<'a> {
+pub(crate) struct UserOperation<'a> {
     pub(crate) operation: &'a str,
     pub(crate) app: &'a str,
     pub(crate) user: &'a str,
 }
 
-impl fmt::Display for OnUser<'_> {
+impl fmt::Display for UserOperation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of appName={}, userId={}", self.operation, self.app, self.user)
     }

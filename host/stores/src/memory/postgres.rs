@@ -21,7 +21,8 @@ use super::MAX_RESULTS;
 use super::similarity::SimilaritySearch;
 use super::tokenizer::{entry_words, query_words};
 use crate::postgres::{
-    Database, Failure, OnSession, OnUser, OperationName, PostgresAddress, Repeat, Schema, escape, unescape,
+    Database, Failure, OperationName, PostgresAddress, Repeat, Schema, SessionOperation, UserOperation, escape,
+    unescape,
 };
 
 static SCHEMA: Schema = Schema {
@@ -174,7 +175,7 @@ impl PostgresMemory {
             &contents,
             &words,
         ];
-        let activity = OnSession("add to the memory", session);
+        let activity = SessionOperation("add to the memory", session);
         self.database.query(&activity, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
@@ -214,7 +215,7 @@ impl MemoryService for PostgresMemory {
     }
 
     async fn entries(&self, session: &SessionKey) -> Result<Vec<MemoryEntry>, StoreError> {
-        let activity = OnSession("list the entries of the memory", session);
+        let activity = SessionOperation("list the entries of the memory", session);
         let values: [&(dyn ToSql + Sync); 3] = [&&*session.app, &&*session.user, &&*session.id];
         let rows = self.database.query(&activity, Repeat::Safe, LIST_ENTRIES, &values).await?;
         self.entries_of(&activity, &rows)
@@ -234,7 +235,7 @@ impl MemoryService for PostgresMemory {
         {
             return self.find_similar((app, user), &words, similarity.name(), &query).await;
         }
-        let activity = OnUser { operation: "search the memory", app, user };
+        let activity = UserOperation { operation: "search the memory", app, user };
         let values: [&(dyn ToSql + Sync); 5] = [&app, &user, &self.text_search, &words, &(MAX_RESULTS as i64)];
         let rows = self.database.query(&activity, Repeat::Safe, RECALL, &values).await?;
         self.entries_of(&activity, &rows)

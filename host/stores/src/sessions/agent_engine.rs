@@ -39,11 +39,11 @@ const MAX_KNOWN_SESSIONS: usize = 4_096;
 pub struct AgentEngineSessions {
     engine: AgentEngine,
     writes: KeyedLock<SessionKey>,
-    known: Mutex<HashMap<SessionKey, KnownSession>>,
+    known: Mutex<HashMap<SessionKey, CachedSession>>,
 }
 
 /// The cached state of a session.
-struct KnownSession {
+struct CachedSession {
     /// The number of the newest turn. Begins with the time, so that a session that was forgotten gets higher numbers.
     fence: u64,
     leased_until: Option<Instant>,
@@ -110,7 +110,7 @@ impl AgentEngineSessions {
         guard.ok_or_else(|| busy("other events of this session are being stored"))
     }
 
-    fn known_sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, KnownSession>> {
+    fn known_sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, CachedSession>> {
         self.known.lock_unpoisoned()
     }
 
@@ -192,14 +192,14 @@ impl AgentEngineSessions {
     }
 
     /// Changes the cached state of a session.
-    fn update<T>(&self, key: &SessionKey, change: impl FnOnce(&mut KnownSession) -> T) -> T {
+    fn update<T>(&self, key: &SessionKey, change: impl FnOnce(&mut CachedSession) -> T) -> T {
         let mut known = self.known_sessions();
         if known.len() >= MAX_KNOWN_SESSIONS && !known.contains_key(key) {
             let now = Instant::now();
             known.retain(|_, session| session.leased_until.is_some_and(|until| until > now));
         }
         let fence = u64::try_from(Timestamp::now().as_micros()).unwrap_or_default();
-        change(known.entry(key.clone()).or_insert(KnownSession { fence, leased_until: None, events: None }))
+        change(known.entry(key.clone()).or_insert(CachedSession { fence, leased_until: None, events: None }))
     }
 
     /// Returns the sessions that have expired by a rule, including those in use, least recently changed first.
@@ -304,7 +304,7 @@ impl SessionService for AgentEngineSessions {
                 break;
             }
             let now = Instant::now();
-            let is_held = |known: &KnownSession| known.leased_until.is_some_and(|until| until > now);
+            let is_held = |known: &CachedSession| known.leased_until.is_some_and(|until| until > now);
             if self.known_sessions().get(&key).is_some_and(is_held) {
                 continue;
             }

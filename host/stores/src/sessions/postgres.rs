@@ -26,7 +26,7 @@ use tokio_postgres::types::ToSql;
 
 use self::state::StateChange;
 use super::{id_hash, new_session_id, own_state_json, reject_partial};
-use crate::postgres::{Database, OnSession, PostgresAddress, Repeat, Schema, escape};
+use crate::postgres::{Database, PostgresAddress, Repeat, Schema, SessionOperation, escape};
 
 static SCHEMA: Schema = Schema {
     noun: "session database",
@@ -64,12 +64,12 @@ impl PostgresSessions {
         sql: &'static str,
         values: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        self.database.query(&OnSession(activity, key), repeat, sql, values).await
+        self.database.query(&SessionOperation(activity, key), repeat, sql, values).await
     }
 
     /// Returns a conversion of errors of columns.
     fn unreadable<'a>(&'a self, key: &'a SessionKey) -> impl Fn(tokio_postgres::Error) -> StoreError + 'a {
-        move |error| self.database.error(&OnSession("read the session", key), error.into())
+        move |error| self.database.error(&SessionOperation("read the session", key), error.into())
     }
 
     /// Runs a function that returns one string, the outcome.
@@ -150,7 +150,7 @@ impl SessionService for PostgresSessions {
         let mut state = State::default();
         for row in rows {
             state::set_from_row(&mut state, row, 0)
-                .map_err(|failure| self.database.error(&OnSession("read the session", &key), failure))?;
+                .map_err(|failure| self.database.error(&SessionOperation("read the session", &key), failure))?;
         }
         Ok(Session { key, state, events: Vector::new(), revision: 0, created, last_update_time: created })
     }

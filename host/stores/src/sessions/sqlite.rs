@@ -32,7 +32,7 @@ use rusqlite::{CachedStatement, Connection, Params, Row, params};
 use self::history::Restoration;
 use self::presence::Presence;
 use self::state::StateChange;
-use self::turns::Opening;
+use self::turns::OpenOutcome;
 use super::{id_hash, new_session_id, own_state_json, reject_partial, too_few_events};
 use crate::sqlite::{Database, Durability, Failure, Owner, Schema, read_transaction};
 
@@ -263,12 +263,12 @@ impl SessionService for SqliteSessions {
             turns::open(connection, &own_key, previous, lease, window)
         });
         match opened.await? {
-            Opening::Complete(opening) => Ok(opening),
-            Opening::Unread(start) => {
+            OpenOutcome::Complete(opening) => Ok(opening),
+            OpenOutcome::Unread(start) => {
                 let end = |fence| self.renew_turn(key, fence, Duration::ZERO);
                 TurnOpening::complete(key, start, SessionService::get(self, key, window), end).await
             }
-            Opening::NoSession => Err(StoreError::SessionNotFound(key.clone())),
+            OpenOutcome::NoSession => Err(StoreError::SessionNotFound(key.clone())),
         }
     }
 

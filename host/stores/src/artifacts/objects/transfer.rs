@@ -39,11 +39,11 @@ impl Drop for Upload {
 }
 
 /// An upload in progress. [`ObjectArtifacts::finish`] stores it.
-pub(super) enum Received {
+pub(super) enum PendingObject {
     /// Few bytes, sent in one request.
     Whole(PutPayloadMut),
     /// A multipart upload, whose last parts are not sent yet.
-    Pieces(Upload),
+    Multipart(Upload),
 }
 
 impl ObjectArtifacts {
@@ -53,11 +53,11 @@ impl ObjectArtifacts {
         path: &Path,
         mime_type: &str,
         mut bytes: ByteStream<'_>,
-    ) -> Result<Received, StoreError> {
+    ) -> Result<PendingObject, StoreError> {
         let failed = |error| self.failure("save", error);
         let mut first = PutPayloadMut::new();
         while first.content_length() < PIECE {
-            let Some(chunk) = bytes.try_next().await? else { return Ok(Received::Whole(first)) };
+            let Some(chunk) = bytes.try_next().await? else { return Ok(PendingObject::Whole(first)) };
             first.push(chunk);
         }
         let options = PutMultipartOptions { attributes: media_type(mime_type), ..PutMultipartOptions::default() };
@@ -69,17 +69,17 @@ impl ObjectArtifacts {
             upload.wait_for_capacity(PARALLEL_PIECES).await.map_err(failed)?;
             upload.put(chunk);
         }
-        Ok(Received::Pieces(upload))
+        Ok(PendingObject::Multipart(upload))
     }
 
     /// Stores the object of received bytes.
-    pub(super) async fn finish(&self, path: &Path, mime_type: &str, received: Received) -> Result<(), StoreError> {
+    pub(super) async fn finish(&self, path: &Path, mime_type: &str, received: PendingObject) -> Result<(), StoreError> {
         let stored = match received {
-            Received::Whole(bytes) => {
+            PendingObject::Whole(bytes) => {
                 let options = PutOptions { attributes: media_type(mime_type), ..PutOptions::default() };
                 self.store.put_opts(path, bytes.freeze(), options).await
             }
-            Received::Pieces(mut upload) => match upload.0.take() {
+            PendingObject::Multipart(mut upload) => match upload.0.take() {
                 Some(upload) => upload.finish().await,
                 None => {
                     let context = format!("cannot save artifacts in {}", self.location);

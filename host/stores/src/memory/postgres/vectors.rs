@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use super::{NewEntries, PostgresMemory, read_entry};
 use crate::memory::MAX_RESULTS;
 use crate::memory::similarity::{MAX_SIMILAR, Query, SimilaritySearch, UnitVector, embedded_text, fuse};
-use crate::postgres::{Database, Failure, OnSession, OnUser, Repeat, Schema};
+use crate::postgres::{Database, Failure, Repeat, Schema, SessionOperation, UserOperation};
 
 static SCHEMA: Schema =
     Schema { noun: "memory database", part: "memory vectors", migrations: &[include_str!("vectors/0001_vectors.sql")] };
@@ -83,7 +83,7 @@ impl PostgresMemory {
             &embedder,
             &vectors,
         ];
-        let activity = OnSession("add to the memory", session);
+        let activity = SessionOperation("add to the memory", session);
         self.database.query(&activity, Repeat::Safe, REMEMBER, &values).await.map(drop)
     }
 
@@ -96,7 +96,7 @@ impl PostgresMemory {
         messages: &[&Content],
         replaces: bool,
     ) -> Result<Vec<Option<String>>, StoreError> {
-        let activity = OnSession("read the memory", session);
+        let activity = SessionOperation("read the memory", session);
         let embedder: &str = similarity.name();
         let values: [&(dyn ToSql + Sync); 4] = [&&*session.app, &&*session.user, &&*session.id, &embedder];
         let rows = self.database.query(&activity, Repeat::Safe, LIST_VECTORS, &values).await?;
@@ -126,7 +126,7 @@ impl PostgresMemory {
         embedder: &Arc<str>,
         query: &Query,
     ) -> Result<Vec<MemoryEntry>, StoreError> {
-        let activity = OnUser { operation: "search the memory", app, user };
+        let activity = UserOperation { operation: "search the memory", app, user };
         let embedder: &str = embedder;
         let values: [&(dyn ToSql + Sync); 9] = [
             &app,

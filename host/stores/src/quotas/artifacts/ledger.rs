@@ -154,9 +154,9 @@ impl Reservation {
         if self.try_add(size, None)? {
             return Ok(());
         }
-        let reading = Reading::begin(&ledger, &session);
+        let read = UsageRead::begin(&ledger, &session);
         let stored = ledger.inner.usage(&session).await?;
-        reading.record(stored);
+        read.record(stored);
         self.try_add(size, Some(stored)).map(drop)
     }
 
@@ -198,14 +198,14 @@ impl Drop for Reservation {
 }
 
 /// A read of a user's stored usage.
-struct Reading<'a> {
+struct UsageRead<'a> {
     ledger: &'a Ledger,
     session: &'a SessionKey,
     /// The number of changes before it.
     changes: u64,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> UsageRead<'a> {
     fn begin(ledger: &'a Ledger, session: &'a SessionKey) -> Self {
         let changes = ledger.accounts().change(session, |account| {
             account.readers += 1;
@@ -227,7 +227,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-impl Drop for Reading<'_> {
+impl Drop for UsageRead<'_> {
     fn drop(&mut self) {
         let mut accounts = self.ledger.accounts();
         accounts.change(self.session, |account| {

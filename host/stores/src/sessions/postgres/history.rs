@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 
 use super::state::{StateChange, set_from_row};
 use super::{micros, queries};
-use crate::postgres::{Database, Failure, OnSession};
+use crate::postgres::{Database, Failure, SessionOperation};
 use crate::sessions::{own_state_json, state_delta_of, too_few_events};
 
 struct SessionRow {
@@ -34,14 +34,14 @@ pub(super) async fn fork(
     fork: SessionKey,
 ) -> Result<Session, StoreError> {
     let forked = try_fork(database, key, revision, &fork).await;
-    let restored = forked.map_err(|failure| database.error(&OnSession("fork the session", key), failure))?;
+    let restored = forked.map_err(|failure| database.error(&SessionOperation("fork the session", key), failure))?;
     Ok(session(fork, revision, restored))
 }
 
 /// Removes the events after `revision`.
 pub(super) async fn rewind(database: &Database, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
     let rewound = try_rewind(database, key, revision).await;
-    let restored = rewound.map_err(|failure| database.error(&OnSession("rewind the session", key), failure))?;
+    let restored = rewound.map_err(|failure| database.error(&SessionOperation("rewind the session", key), failure))?;
     Ok(session(key.clone(), revision, restored))
 }
 

@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::{micros, queries, state};
-use crate::postgres::{Database, Failure, OnSession, OnUser, Repeat};
+use crate::postgres::{Database, Failure, Repeat, SessionOperation, UserOperation};
 use crate::sessions::parse_event;
 
 /// The kinds of rows of [`queries::GET`].
@@ -42,7 +42,7 @@ pub(super) async fn session(
             (after, limit) = (at(revision), Some(at(count as u64)));
         }
     }
-    let activity = OnSession("read the session", key);
+    let activity = SessionOperation("read the session", key);
     let since = since.map(Timestamp::as_micros);
     let values: [&(dyn ToSql + Sync); 6] = [&&*key.app, &&*key.user, &&*key.id, &after, &newest, &limit];
     let rows = match &since {
@@ -92,7 +92,7 @@ pub(super) async fn list(
     let (updated, id) = after.map_or((i64::MAX, ""), |after| (after.updated.as_micros(), &*after.id));
     // Fetch one extra row to learn whether there is a next page.
     let rows = limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
-    let activity = OnUser { operation: "list the sessions", app, user };
+    let activity = UserOperation { operation: "list the sessions", app, user };
     let rows = database.query(&activity, Repeat::Safe, queries::LIST, &[&app, &user, &updated, &id, &rows]).await?;
     let mut sessions = read_list(app, user, &rows).map_err(|failure| database.error(&activity, failure))?;
     let has_more = limit.is_some_and(|limit| sessions.len() > limit);
@@ -161,7 +161,7 @@ pub(super) async fn list_expired(
 
 /// Reads the totals of a session, its user and its app.
 pub(super) async fn usage(database: &Database, key: &SessionKey) -> Result<Usage, StoreError> {
-    let activity = OnSession("read the usage of the session", key);
+    let activity = SessionOperation("read the usage of the session", key);
     let values: [&(dyn ToSql + Sync); 3] = [&&*key.app, &&*key.user, &&*key.id];
     let rows = database.query(&activity, Repeat::Safe, queries::USAGE, &values).await?;
     let Some(row) = rows.first() else { return Ok(Usage::default()) };

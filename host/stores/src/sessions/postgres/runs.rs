@@ -9,7 +9,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 use super::{PostgresSessions, micros, queries};
-use crate::postgres::{Failure, OnSession, Repeat, escape, unescape};
+use crate::postgres::{Failure, Repeat, SessionOperation, escape, unescape};
 
 /// The failed operation in error messages.
 const ADD: &str = "add a run to the session";
@@ -84,7 +84,7 @@ impl RunService for PostgresSessions {
         let activity = "list the runs of the session";
         let rows = self.query(activity, session, Repeat::Safe, queries::LIST_RUNS, &values).await?;
         let listed = rows.iter().map(|row| read_run(row, session.clone())).collect::<Result<Vec<_>, _>>();
-        let failed = |failure| self.database.error(&OnSession(activity, session), failure);
+        let failed = |failure| self.database.error(&SessionOperation(activity, session), failure);
         let mut listed = listed.map_err(failed)?;
         let has_more = listed.len() > limit;
         listed.truncate(limit);
@@ -182,7 +182,7 @@ impl PostgresSessions {
         let rows = self.query(READ, session, Repeat::Safe, queries::FIND_RUN, &values).await?;
         let Some(row) = rows.first() else { return Ok(None) };
         let read = read_run(row, session.clone()).and_then(|run| Ok((run, row.try_get::<_, i64>(12)?.cast_unsigned())));
-        read.map(Some).map_err(|failure| self.database.error(&OnSession(READ, session), failure))
+        read.map(Some).map_err(|failure| self.database.error(&SessionOperation(READ, session), failure))
     }
 
     /// Returns an error if another turn of the session has begun. A session that does not exist has none.

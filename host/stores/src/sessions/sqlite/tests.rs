@@ -92,7 +92,7 @@ async fn sessions_with_much_state_are_not_read_by_the_writing_thread() {
             let opened = sessions.write("begin a turn of the session", &key, move |connection| {
                 turns::open(connection, &own_key, None, Duration::ZERO, window)
             });
-            assert_eq!(matches!(opened.await.unwrap(), Opening::Complete(_)), is_read, "{key}");
+            assert_eq!(matches!(opened.await.unwrap(), OpenOutcome::Complete(_)), is_read, "{key}");
             let opened = sessions.open_turn(&key, None, Duration::ZERO, window).await.unwrap();
             let TurnOpening::Begun { session, .. } = opened else { panic!("{key} is held") };
             assert_eq!(session.state, SessionService::get(&sessions, &key, window).await.unwrap().unwrap().state);

@@ -12,7 +12,7 @@ use super::{first, queries, reads};
 const MAX_READ_BYTES: i64 = 64 << 10;
 
 /// The result of the first step of opening a turn.
-pub(super) enum Opening {
+pub(super) enum OpenOutcome {
     Complete(TurnOpening),
     /// The turn has begun, and the session is too large to be read by the writing thread.
     Unread(TurnStart),
@@ -26,18 +26,19 @@ pub(super) fn open(
     previous: Option<u64>,
     lease: Duration,
     window: EventWindow,
-) -> rusqlite::Result<Opening> {
+) -> rusqlite::Result<OpenOutcome> {
     let turn = match begin(connection, key, previous, lease)? {
         Some(TurnStart::Begun(turn)) => turn,
-        Some(TurnStart::Held { remaining }) => return Ok(Opening::Complete(TurnOpening::Held { remaining })),
-        None => return Ok(Opening::NoSession),
+        Some(TurnStart::Held { remaining }) => return Ok(OpenOutcome::Complete(TurnOpening::Held { remaining })),
+        None => return Ok(OpenOutcome::NoSession),
     };
     if is_large(connection, key, window != EventWindow::AfterRevision(turn.revision))? {
-        return Ok(Opening::Unread(TurnStart::Begun(turn)));
+        return Ok(OpenOutcome::Unread(TurnStart::Begun(turn)));
     }
     let session = reads::session(connection, key.clone(), window)?;
-    Ok(session
-        .map_or(Opening::NoSession, |session| Opening::Complete(TurnOpening::Begun { fence: turn.fence, session })))
+    Ok(session.map_or(OpenOutcome::NoSession, |session| {
+        OpenOutcome::Complete(TurnOpening::Begun { fence: turn.fence, session })
+    }))
 }
 
 /// Returns true if the state of a session, with its events if these are read, exceeds [`MAX_READ_BYTES`].
