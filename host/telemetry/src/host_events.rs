@@ -109,7 +109,7 @@ pub enum HostEventKind {
 
 /// The events after an id.
 #[derive(Debug, Default, PartialEq)]
-pub struct Update {
+pub struct HostEventBatch {
     /// True if some of them are no longer stored.
     pub has_gap: bool,
     pub events: Vec<Arc<HostEvent>>,
@@ -144,11 +144,11 @@ impl HostEvents {
     }
 
     /// Returns the stored events after the event with this id; all of them if it is 0.
-    pub fn after(&self, id: u64) -> Update {
+    pub fn after(&self, id: u64) -> HostEventBatch {
         let log = self.0.log.lock_unpoisoned();
         let oldest = log.events.front().map_or(log.next, |event| event.id);
         let events = log.events.iter().filter(|event| event.id > id).cloned().collect();
-        Update { has_gap: id != 0 && id.saturating_add(1) < oldest, events }
+        HostEventBatch { has_gap: id != 0 && id.saturating_add(1) < oldest, events }
     }
 }
 
@@ -208,7 +208,7 @@ mod tests {
         HostEventKind::FileLoaded { path: format!("{name}.wasm"), name: name.into() }
     }
 
-    fn names(update: &Update) -> Vec<String> {
+    fn names(update: &HostEventBatch) -> Vec<String> {
         let name = |event: &Arc<HostEvent>| match &event.kind {
             HostEventKind::FileLoaded { name, .. } => name.clone(),
             other => format!("{other:?}"),
@@ -219,14 +219,14 @@ mod tests {
     #[test]
     fn the_log_is_read_from_any_place_and_reports_gaps() {
         let log = HostEvents::default();
-        assert_eq!(log.after(0), Update::default());
+        assert_eq!(log.after(0), HostEventBatch::default());
         (0..3).for_each(|number| log.add(loaded(&number.to_string())));
         let all = log.after(0);
         assert_eq!((names(&all), all.has_gap), (vec!["0".into(), "1".into(), "2".into()], false));
         let first = all.events[0].id;
         assert_eq!(names(&log.after(first + 1)), ["2"]);
         for last in [first + 2, u64::MAX] {
-            assert_eq!(log.after(last), Update::default());
+            assert_eq!(log.after(last), HostEventBatch::default());
         }
         (3..1002).for_each(|number| log.add(loaded(&number.to_string())));
         let later = log.after(first);

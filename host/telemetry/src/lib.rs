@@ -7,7 +7,7 @@ mod metrics;
 mod otlp;
 mod trace_store;
 
-pub use host_events::{HostEvent, HostEventKind, HostEvents, Update};
+pub use host_events::{HostEvent, HostEventBatch, HostEventKind, HostEvents};
 pub use metrics::{GaugeValue, Metrics};
 pub use otlp::{OtlpError, OtlpExporter};
 pub use trace_store::TraceStore;
