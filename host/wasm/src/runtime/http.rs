@@ -189,7 +189,7 @@ impl RequestSender {
 }
 
 /// Work that remains after a response; there is none.
-type Rest = Box<dyn Future<Output = Result<(), Error>> + Send>;
+type RemainingWork = Box<dyn Future<Output = Result<(), Error>> + Send>;
 
 impl WasiHttpHooks for RequestSender {
     fn p2_outgoing_body_buffer_chunks(&mut self) -> usize {
@@ -204,13 +204,13 @@ impl WasiHttpHooks for RequestSender {
         &mut self,
         request: Request<WasiBody>,
         options: Option<RequestOptions>,
-        _: Rest,
-    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, Rest), Error>> + Send> {
+        _: RemainingWork,
+    ) -> Box<dyn Future<Output = Result<(Response<WasiBody>, RemainingWork), Error>> + Send> {
         let sender = self.clone();
         let response = async move {
             let response = sender.send(request, options.unwrap_or_default()).await?;
             let response = response.map(|body| body.map_err(Error::from).boxed_unsync());
-            Ok((response, Box::new(async { Ok(()) }) as Rest))
+            Ok((response, Box::new(async { Ok(()) }) as RemainingWork))
         };
         Box::new(response.in_current_span())
     }
