@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
-use syn::{Error, ItemFn, LitStr, Result, Token, Type};
+use syn::{Error, ItemFn, LitStr, Result, Signature, Token, Type};
 
 use crate::function::{
     OptionKeys, Parameter, PassingMode, check, comment, last_name, parameters, returns_result, skip_comma,
@@ -48,28 +48,7 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
     let ident = &function.sig.ident;
     let name = options.name.map_or_else(|| ident.unraw().to_string(), |name| name.value());
     let (long_running, confirm) = (options.long_running, options.confirm);
-
-    let mut arguments = None;
-    let mut passed = Vec::new();
-    for parameter in parameters(&function.sig)? {
-        if parameter.has_type("ToolContext") {
-            passed.push(parameter.passing.pass(&quote!(cx)));
-        } else if arguments.is_some() {
-            return Err(Error::new_spanned(
-                parameter.ty,
-                "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`",
-            ));
-        } else if is_plain(parameter.ty) {
-            return Err(Error::new_spanned(
-                parameter.ty,
-                "a tool takes its arguments as one struct with `Deserialize` and `JsonSchema`, which has a field for each",
-            ));
-        } else {
-            passed.push(by_value(&parameter, "the arguments of a tool")?);
-            arguments = Some(parameter.ty);
-        }
-    }
-
+    let (passed, arguments) = pass_parameters(&function.sig)?;
     let (parameters, read) = match arguments {
         Some(ty) => (
             quote!(|| ::core::option::Option::Some(::hatchery_guest::__private::schema::<#ty>())),
@@ -100,6 +79,30 @@ pub fn expand(options: Options, mut function: ItemFn) -> Result<TokenStream> {
             }
         }
     })
+}
+
+/// Returns the expressions for the parameters of a tool, and the type of its arguments.
+fn pass_parameters(signature: &Signature) -> Result<(Vec<TokenStream>, Option<&Type>)> {
+    let (mut passed, mut arguments) = (Vec::new(), None);
+    for parameter in parameters(signature)? {
+        if parameter.has_type("ToolContext") {
+            passed.push(parameter.passing.pass(&quote!(cx)));
+        } else if arguments.is_some() {
+            return Err(Error::new_spanned(
+                parameter.ty,
+                "a tool takes its arguments as one struct; combine them in a struct with `Deserialize` and `JsonSchema`",
+            ));
+        } else if is_plain(parameter.ty) {
+            return Err(Error::new_spanned(
+                parameter.ty,
+                "a tool takes its arguments as one struct with `Deserialize` and `JsonSchema`, which has a field for each",
+            ));
+        } else {
+            passed.push(by_value(&parameter, "the arguments of a tool")?);
+            arguments = Some(parameter.ty);
+        }
+    }
+    Ok((passed, arguments))
 }
 
 /// Returns true for a type that is no JSON object, as the arguments of a call always are.
