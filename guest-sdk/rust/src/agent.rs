@@ -23,18 +23,18 @@ pub use options::{CodeRunner, IncludeContents, Planner, Thinking, Toolset};
 
 /// An agent of any kind, with its sub-agents.
 pub struct Agent {
-    pub(crate) common: Common,
-    pub(crate) kind: Kind,
+    pub(crate) fields: AgentFields,
+    pub(crate) kind: AgentKind,
 }
 
-pub(crate) struct Common {
+pub(crate) struct AgentFields {
     pub(crate) name: String,
     pub(crate) description: String,
     pub(crate) sub_agents: Vec<SubAgent>,
     pub(crate) callbacks: AgentCallbacks,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum AgentKind {
     Llm(Box<Llm>),
     Sequential,
     Parallel,
@@ -54,7 +54,7 @@ impl SubAgent {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Named(name) => name,
-            Self::Agent(agent) => &agent.common.name,
+            Self::Agent(agent) => &agent.fields.name,
         }
     }
 }
@@ -68,7 +68,7 @@ pub(crate) struct Custom {
 /// The code of a custom agent.
 pub(crate) type AgentCode = Rc<dyn Fn(AgentContext) -> LocalFuture<Result<(), Error>>>;
 
-impl Common {
+impl AgentFields {
     fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -108,7 +108,7 @@ macro_rules! agent_hook_methods {
                 #[doc = concat!("The callback is a function marked `#[callback(", stringify!($hook), ")]`, or a name.")]
                 #[must_use]
                 pub fn $hook(mut self, callback: impl CallbackRef<$point>) -> Self {
-                    self.common.callbacks.$hook.push(callback.callback_name());
+                    self.fields.callbacks.$hook.push(callback.callback_name());
                     self
                 }
             )*
@@ -124,15 +124,15 @@ macro_rules! builder {
             /// marked `#[agent]`.
             #[must_use]
             pub fn description(mut self, text: impl Into<String>) -> Self {
-                self.common.description = text.into();
+                self.fields.description = text.into();
                 self
             }
 
             #[doc(hidden)]
             #[must_use]
             pub fn or_description(mut self, text: &str) -> Self {
-                if self.common.description.is_empty() {
-                    self.common.description = text.into();
+                if self.fields.description.is_empty() {
+                    self.fields.description = text.into();
                 }
                 self
             }
@@ -140,7 +140,7 @@ macro_rules! builder {
             /// Adds a sub-agent: a function that returns one, an agent definition, or a name.
             #[must_use]
             pub fn sub_agent(mut self, agent: impl SubAgentRef) -> Self {
-                self.common.sub_agents.push(agent.sub_agent());
+                self.fields.sub_agents.push(agent.sub_agent());
                 self
             }
         }
@@ -159,7 +159,7 @@ use {agent_hook_methods, builder};
 
 /// Runs its sub-agents in order.
 pub struct SequentialAgent {
-    common: Common,
+    fields: AgentFields,
 }
 
 builder!(SequentialAgent);
@@ -167,13 +167,13 @@ builder!(SequentialAgent);
 impl SequentialAgent {
     /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { common: Common::new(name) }
+        Self { fields: AgentFields::new(name) }
     }
 }
 
 /// Runs its sub-agents concurrently, each in its own branch.
 pub struct ParallelAgent {
-    common: Common,
+    fields: AgentFields,
 }
 
 builder!(ParallelAgent);
@@ -181,13 +181,13 @@ builder!(ParallelAgent);
 impl ParallelAgent {
     /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { common: Common::new(name) }
+        Self { fields: AgentFields::new(name) }
     }
 }
 
 /// Runs its sub-agents in order, repeatedly, until one of them escalates.
 pub struct LoopAgent {
-    common: Common,
+    fields: AgentFields,
     max_iterations: Option<u32>,
 }
 
@@ -196,7 +196,7 @@ builder!(LoopAgent);
 impl LoopAgent {
     /// Creates an agent without sub-agents.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { common: Common::new(name), max_iterations: None }
+        Self { fields: AgentFields::new(name), max_iterations: None }
     }
 
     /// Sets the maximum number of iterations.
@@ -209,7 +209,7 @@ impl LoopAgent {
 
 /// An agent whose behaviour is code.
 pub struct CustomAgent {
-    common: Common,
+    fields: AgentFields,
     custom: Custom,
 }
 
@@ -223,7 +223,7 @@ impl CustomAgent {
         R: Future<Output = Result<(), Error>> + 'static,
     {
         let run = Rc::new(move |cx| -> LocalFuture<_> { Box::pin(code(cx)) });
-        Self { common: Common::new(name), custom: Custom { model: None, tools: Vec::new(), run } }
+        Self { fields: AgentFields::new(name), custom: Custom { model: None, tools: Vec::new(), run } }
     }
 
     /// Sets the model of requests that name none.
@@ -243,24 +243,24 @@ impl CustomAgent {
 
 impl From<SequentialAgent> for Agent {
     fn from(builder: SequentialAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Sequential }
+        Self { fields: builder.fields, kind: AgentKind::Sequential }
     }
 }
 
 impl From<ParallelAgent> for Agent {
     fn from(builder: ParallelAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Parallel }
+        Self { fields: builder.fields, kind: AgentKind::Parallel }
     }
 }
 
 impl From<LoopAgent> for Agent {
     fn from(builder: LoopAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Loop(builder.max_iterations) }
+        Self { fields: builder.fields, kind: AgentKind::Loop(builder.max_iterations) }
     }
 }
 
 impl From<CustomAgent> for Agent {
     fn from(builder: CustomAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Custom(builder.custom) }
+        Self { fields: builder.fields, kind: AgentKind::Custom(builder.custom) }
     }
 }

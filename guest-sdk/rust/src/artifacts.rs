@@ -37,7 +37,7 @@ impl<'a> Artifacts<'a> {
     /// Saves a new version and returns its number, starting at 0.
     ///
     /// # Errors
-    /// Also if the name is invalid.
+    /// See [`Artifacts`]. Also if the name is invalid.
     pub async fn save(&self, name: &str, part: impl Into<Part>) -> Result<u64, Error> {
         Ok(artifacts::save(name.to_owned(), part.into().into()).await?)
     }
@@ -45,7 +45,7 @@ impl<'a> Artifacts<'a> {
     /// Saves a new version with metadata for other programs, a JSON object such as `json!({"author": "ada"})`.
     ///
     /// # Errors
-    /// Also if the metadata is no object, or has more than 64 KiB.
+    /// See [`Artifacts`]. Also if the metadata is not an object, or has more than 64 KiB.
     pub async fn save_with(
         &self,
         name: &str,

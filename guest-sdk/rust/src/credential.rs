@@ -48,23 +48,23 @@ impl AuthConfig {
         Self { scheme, scopes: Vec::new(), client: Map::new(), name: None }
     }
 
-    /// A key, which the service expects in this header.
+    /// Returns the configuration of a service that expects a key in this header.
     pub fn api_key(header: impl Into<String>) -> Self {
         Self::new(Scheme::ApiKey { header: header.into() })
     }
 
-    /// A token that the user has got from the service.
+    /// Returns the configuration of a service that expects a bearer token.
     pub fn bearer() -> Self {
         Self::new(Scheme::Http { scheme: "bearer" })
     }
 
-    /// A user name and a password.
+    /// Returns the configuration of a service that expects a user name and a password.
     pub fn basic() -> Self {
         Self::new(Scheme::Http { scheme: "basic" })
     }
 
-    /// A login at an OAuth 2.0 server, by an authorization code with PKCE. The component needs the grant `network` for
-    /// the host of `token_url`.
+    /// Returns the configuration of a login at an OAuth 2.0 server, by an authorization code with PKCE. The component
+    /// needs the grant `network` for the host of `token_url`.
     pub fn oauth2(
         authorization_url: impl Into<String>,
         token_url: impl Into<String>,
@@ -74,8 +74,8 @@ impl AuthConfig {
         Self::new(Scheme::OAuth2 { authorization_url, token_url }).client("clientId", client_id)
     }
 
-    /// A login at an OpenID provider, by the URL of its configuration. The component needs the grant `network` for the
-    /// hosts of that and of its token endpoint.
+    /// Returns the configuration of a login at an OpenID provider, by its configuration URL. The component needs the
+    /// grant `network` for the host of this URL and the host of the token endpoint.
     pub fn openid_connect(configuration_url: impl Into<String>, client_id: impl Into<String>) -> Self {
         Self::new(Scheme::OpenIdConnect { configuration_url: configuration_url.into() }).client("clientId", client_id)
     }
@@ -142,7 +142,7 @@ fn scheme_type(scheme: &Scheme) -> &'static str {
     }
 }
 
-/// Shows no secret of the client.
+/// Omits the secret of the client.
 impl fmt::Debug for AuthConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AuthConfig").field("scheme", &scheme_type(&self.scheme)).finish_non_exhaustive()

@@ -49,13 +49,13 @@ macro_rules! for_each_hook {
                 on_model_error OnModelError "on-model-error"
                     (request: LlmRequest, failure: Error) -> Option<LlmResponse>, run_call;
                 /// Runs before a tool call and may change the arguments. An answer replaces the call. An answer that is
-                /// no object is put into one, as `result`.
+                /// not an object is wrapped in one, as `result`.
                 before_tool BeforeTool "before-tool" (call: ToolCall) -> Before<ToolCall, Value>, function_call;
-                /// Runs after a tool call. The returned value replaces the tool's answer. Both are objects: another
-                /// value is put into one, as `result`.
+                /// Runs after a tool call. The returned value replaces the tool's answer. A value that is not an object
+                /// is wrapped in one, as `result`.
                 after_tool AfterTool "after-tool" (call: ToolCall, answer: Value) -> Option<Value>, function_call;
-                /// Runs if a tool call failed. The value replaces the error. A value that is not an object is put into
-                /// one, as `result`.
+                /// Runs if a tool call failed. The value replaces the error. A value that is not an object is wrapped
+                /// in one, as `result`.
                 on_tool_error OnToolError "on-tool-error" (call: ToolCall, failure: Error) -> Option<Value>, function_call;
             }
         }
@@ -164,7 +164,7 @@ impl IntoWit for () {
     fn into_wit(self) {}
 }
 
-/// Returns the answer of a tool as an object. Another value is put into one.
+/// Returns the answer of a tool as an object. Other values are wrapped in one, as `result`.
 pub(crate) fn answer_object(value: Value) -> JsonMap {
     match value {
         Value::Object(map) => map,

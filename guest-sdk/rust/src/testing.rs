@@ -89,11 +89,11 @@ mod call;
 mod hooks;
 mod http;
 pub(crate) mod imports;
+mod mock_state;
 mod relay;
 mod scope;
 mod setup;
 mod stream;
-mod world;
 
 use std::cell::RefCell;
 use std::fmt;
@@ -105,7 +105,7 @@ use serde_json::Value;
 pub use self::answer::ModelAnswer;
 pub use self::hooks::HostedPlugin;
 pub use self::http::{HttpRequest, HttpResponse};
-use self::world::World;
+use self::mock_state::MockState;
 pub use crate::callback::Before;
 use crate::callback::ToolCall;
 use crate::confirmation::ToolConfirmation;
@@ -119,7 +119,7 @@ use crate::runner::RunRequest;
 /// did. Clones share their state.
 #[derive(Clone)]
 #[must_use = "a host does nothing by itself: let it call something"]
-pub struct Host(Rc<RefCell<World>>);
+pub struct Host(Rc<RefCell<MockState>>);
 
 /// A log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,14 +175,14 @@ impl Host {
 
     /// Returns the versions of an artifact, oldest first. Empty if there is no such artifact.
     pub fn artifact_versions(&self, artifact: &str) -> Vec<Part> {
-        let world = self.0.borrow();
-        world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.part.clone()).collect()
+        let mock = self.0.borrow();
+        mock.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.part.clone()).collect()
     }
 
     /// Returns the custom metadata of the versions of an artifact, oldest first.
     pub fn artifact_metadata(&self, artifact: &str) -> Vec<JsonMap> {
-        let world = self.0.borrow();
-        world.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.custom_metadata.clone()).collect()
+        let mock = self.0.borrow();
+        mock.artifacts.get(artifact).into_iter().flatten().map(|saved| saved.custom_metadata.clone()).collect()
     }
 
     /// Returns the requests to models, in order. A request that names no model has the name of its agent's model.
@@ -258,8 +258,8 @@ impl Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let world = self.0.borrow();
-        let (events, state) = (world.events.len(), Value::from_iter(world.state.clone()));
+        let mock = self.0.borrow();
+        let (events, state) = (mock.events.len(), Value::from_iter(mock.state.clone()));
         f.debug_struct("Host").field("events", &events).field("state", &state).finish_non_exhaustive()
     }
 }

@@ -113,7 +113,7 @@ pub fn live_model(options: TokenStream, function: TokenStream) -> TokenStream {
     provider(&provider::LIVE_MODEL, options, function)
 }
 
-fn provider(kind: &provider::Kind, options: TokenStream, function: TokenStream) -> TokenStream {
+fn provider(kind: &provider::ProviderKind, options: TokenStream, function: TokenStream) -> TokenStream {
     let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
     let expanded = parse.parse(options).and_then(|name| kind.expand(name, syn::parse(function)?));
     expanded.unwrap_or_else(Error::into_compile_error).into()

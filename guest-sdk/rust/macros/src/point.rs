@@ -144,7 +144,7 @@ impl HookPoint {
         }
         check_result(signature, kind, self.returns)?;
         let changed = inputs.iter().position(|input| matches!(input.passing, PassingMode::Mutable));
-        if let Some(input) = changed.and_then(|place| inputs.get(place))
+        if let Some(input) = changed.and_then(|index| inputs.get(index))
             && changed != self.mutable_input()
         {
             let message = format!("this {kind} cannot change this parameter: take it by value or by `&`");
@@ -197,7 +197,7 @@ impl HookPoint {
     }
 }
 
-/// `a`, `b` and `c`.
+/// Returns the names as text: `a`, `b` and `c`.
 fn list<'a>(points: impl Iterator<Item = &'a HookPoint>) -> String {
     let names: Vec<_> = points.map(|point| format!("`{}`", point.name)).collect();
     match names.split_last() {

@@ -10,7 +10,7 @@ use syn::{Error, ItemFn, Result};
 use crate::function::{NameOption, check, check_result, parameters, take_comments};
 
 /// The kind of item that a function becomes.
-pub struct Kind {
+pub struct ProviderKind {
     /// For messages.
     name: &'static str,
     /// The type of the definition.
@@ -25,7 +25,7 @@ pub struct Kind {
     sink: Option<&'static str>,
 }
 
-pub const CODE_EXECUTOR: Kind = Kind {
+pub const CODE_EXECUTOR: ProviderKind = ProviderKind {
     name: "code executor",
     definition: "CodeExecutor",
     input: "a `CodeInput`",
@@ -34,7 +34,7 @@ pub const CODE_EXECUTOR: Kind = Kind {
     sink: None,
 };
 
-pub const SUMMARIZER: Kind = Kind {
+pub const SUMMARIZER: ProviderKind = ProviderKind {
     name: "summarizer",
     definition: "Summarizer",
     input: "a `Vec<Event>`",
@@ -43,7 +43,7 @@ pub const SUMMARIZER: Kind = Kind {
     sink: None,
 };
 
-pub const EXAMPLES: Kind = Kind {
+pub const EXAMPLES: ProviderKind = ProviderKind {
     name: "example provider",
     definition: "ExampleProvider",
     input: "the query, a `String`",
@@ -52,7 +52,7 @@ pub const EXAMPLES: Kind = Kind {
     sink: None,
 };
 
-pub const MODEL: Kind = Kind {
+pub const MODEL: ProviderKind = ProviderKind {
     name: "model",
     definition: "Model",
     input: "an `LlmRequest` and an `Answer`",
@@ -61,7 +61,7 @@ pub const MODEL: Kind = Kind {
     sink: Some("Answer"),
 };
 
-pub const LIVE_MODEL: Kind = Kind {
+pub const LIVE_MODEL: ProviderKind = ProviderKind {
     name: "live model",
     definition: "LiveModel",
     input: "an `LlmRequest` and a `LiveConnection`",
@@ -70,7 +70,7 @@ pub const LIVE_MODEL: Kind = Kind {
     sink: Some("LiveConnection"),
 };
 
-impl Kind {
+impl ProviderKind {
     pub fn options(&self, input: ParseStream<'_>) -> Result<NameOption> {
         NameOption::parse(self.name, input)
     }

@@ -29,7 +29,7 @@ fn plugin_error(options: &str, hooks: &str) -> String {
         .map_or_else(|error| error.to_string(), |code| format!("no error: {code}"))
 }
 
-fn provider_error(kind: &provider::Kind, options: &str, function: &str) -> String {
+fn provider_error(kind: &provider::ProviderKind, options: &str, function: &str) -> String {
     let parse = |input: syn::parse::ParseStream<'_>| kind.options(input);
     syn::parse::Parser::parse_str(parse, options)
         .and_then(|name| kind.expand(name, syn::parse_str(function)?))

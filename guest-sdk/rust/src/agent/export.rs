@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::options::{CodeExecution, Examples, IncludeContents, Planner, Toolset};
-use super::{Agent, Common, Custom, Instruction, Kind, Llm, SubAgent};
+use super::{Agent, AgentFields, AgentKind, Custom, Instruction, Llm, SubAgent};
 use crate::agent_context::AgentContext;
 use crate::bindings::agents::exports::hatchery::agent::guest_agents as agents;
 use crate::bindings::agents::wit_stream;
@@ -17,12 +17,12 @@ use crate::tool::ToolUse;
 
 /// Flattens agents and their sub-agents, parents first. An agent that is used in several places is listed once.
 /// Different agents of one name are all listed, which the host refuses; `visit` gets the first one.
-fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &Kind)) {
-    for Agent { common, kind } in agents {
-        if !into.iter().any(|known| known.name == common.name) {
-            visit(&common.name, &kind);
+fn flatten(agents: Vec<Agent>, into: &mut Vec<agents::AgentSpec>, visit: &mut dyn FnMut(&str, &AgentKind)) {
+    for Agent { fields, kind } in agents {
+        if !into.iter().any(|known| known.name == fields.name) {
+            visit(&fields.name, &kind);
         }
-        let Common { name, description, sub_agents, callbacks } = common;
+        let AgentFields { name, description, sub_agents, callbacks } = fields;
         let AgentCallbacks { before_agent, after_agent, on_agent_error } = callbacks;
         let names = sub_agents.iter().map(|sub_agent| sub_agent.name().to_owned()).collect();
         let kind = kind.into();
@@ -45,7 +45,7 @@ fn is_same(one: &agents::AgentSpec, other: &agents::AgentSpec) -> bool {
 }
 
 /// Returns the result of `pick` for the agent with this name.
-fn find<S: ExportList<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&Kind) -> Option<T>) -> Result<T, Error> {
+fn find<S: ExportList<Agent>, T>(agent: &str, what: &str, pick: impl Fn(&AgentKind) -> Option<T>) -> Result<T, Error> {
     let mut picked = None;
     flatten(S::items(), &mut Vec::new(), &mut |name, kind| {
         if name == agent {
@@ -64,19 +64,19 @@ impl<S: ExportList<Agent>> agents::Guest for S {
 
     async fn compute_instruction(agent: String, global: bool) -> Result<String, types::Error> {
         let compute = find::<S, _>(&agent, "computed instruction of agent", |kind| match kind {
-            Kind::Llm(llm) => match if global { &llm.global_instruction } else { &llm.instruction } {
+            AgentKind::Llm(llm) => match if global { &llm.global_instruction } else { &llm.instruction } {
                 Instruction::Computed(compute) => Some(compute.clone()),
                 Instruction::None | Instruction::Text(_) => None,
             },
-            Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Custom(_) => None,
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop(_) | AgentKind::Custom(_) => None,
         })?;
         Ok(compute(Context::new()).await?)
     }
 
     async fn run(agent: String) -> Result<wit_bindgen::StreamReader<types::Event>, types::Error> {
         let code = find::<S, _>(&agent, "custom agent", |kind| match kind {
-            Kind::Custom(custom) => Some(Rc::clone(&custom.run)),
-            Kind::Sequential | Kind::Parallel | Kind::Loop(_) | Kind::Llm(_) => None,
+            AgentKind::Custom(custom) => Some(Rc::clone(&custom.run)),
+            AgentKind::Sequential | AgentKind::Parallel | AgentKind::Loop(_) | AgentKind::Llm(_) => None,
         })?;
         let (writer, events) = wit_stream::new();
         wit_bindgen::spawn_local(AgentContext::new(writer).serve(code));
@@ -84,14 +84,14 @@ impl<S: ExportList<Agent>> agents::Guest for S {
     }
 }
 
-impl From<Kind> for agents::AgentKind {
-    fn from(kind: Kind) -> Self {
+impl From<AgentKind> for agents::AgentKind {
+    fn from(kind: AgentKind) -> Self {
         match kind {
-            Kind::Llm(llm) => Self::Llm((*llm).into()),
-            Kind::Sequential => Self::Sequential,
-            Kind::Parallel => Self::Parallel,
-            Kind::Loop(max_iterations) => Self::Loop(max_iterations),
-            Kind::Custom(Custom { model, tools, run: _ }) => {
+            AgentKind::Llm(llm) => Self::Llm((*llm).into()),
+            AgentKind::Sequential => Self::Sequential,
+            AgentKind::Parallel => Self::Parallel,
+            AgentKind::Loop(max_iterations) => Self::Loop(max_iterations),
+            AgentKind::Custom(Custom { model, tools, run: _ }) => {
                 Self::Custom(agents::CustomAgent { model, tools: tools.into_iter().map(Into::into).collect() })
             }
         }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde_json::Value;
 
 use super::options::{CodeExecution, CodeRunner, Examples, IncludeContents, Planner, Toolset};
-use super::{Agent, Common, Kind, SubAgent, SubAgentRef, agent_hook_methods, builder};
+use super::{Agent, AgentFields, AgentKind, SubAgent, SubAgentRef, agent_hook_methods, builder};
 use crate::callback::{
     AfterAgent, AfterModel, AfterTool, BeforeAgent, BeforeModel, BeforeTool, CallbackRef, OnAgentError, OnModelError,
     OnToolError,
@@ -21,7 +21,7 @@ use crate::tool::{LocalFuture, ToolRef, ToolUse, schema};
 
 /// Calls a model in a loop, and the tools that the model asks for.
 pub struct LlmAgent {
-    common: Common,
+    fields: AgentFields,
     llm: Box<Llm>,
 }
 
@@ -30,7 +30,7 @@ builder!(LlmAgent);
 impl LlmAgent {
     /// Creates an agent without instruction and tools. It uses the model of the nearest ancestor that is an LLM agent.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { common: Common::new(name), llm: Box::default() }
+        Self { fields: AgentFields::new(name), llm: Box::default() }
     }
 
     /// Sets the model, such as `gemini-2.5-flash` or `scripted:answers.yaml`.
@@ -246,6 +246,6 @@ where
 
 impl From<LlmAgent> for Agent {
     fn from(builder: LlmAgent) -> Self {
-        Self { common: builder.common, kind: Kind::Llm(builder.llm) }
+        Self { fields: builder.fields, kind: AgentKind::Llm(builder.llm) }
     }
 }

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 use futures::StreamExt;
 use futures::channel::mpsc;
 
+use super::mock_state::merge;
 use super::relay::Relay;
 use super::scope::{Call, Caller, Scope, block_on};
 use super::stream::StreamWriter;
-use super::world::merge;
 use super::{Host, item_name, misuse};
-use crate::agent::{Agent, Kind, SubAgent};
+use crate::agent::{Agent, AgentKind, SubAgent};
 use crate::agent_context::AgentContext;
 use crate::bindings::wit::types;
 use crate::error::Error;
@@ -27,21 +27,21 @@ impl Host {
     /// conversation with `hatchery test`.
     #[track_caller]
     pub fn run<A: Into<Agent>>(&self, agent: impl FnOnce() -> A) -> Vec<Event> {
-        let Agent { common, kind } = agent().into();
-        let Kind::Custom(custom) = kind else {
+        let Agent { fields, kind } = agent().into();
+        let AgentKind::Custom(custom) = kind else {
             misuse(&format!(
                 "agent `{}` is not a custom agent, so it has no code to run here: test its callbacks, tools and \
                  instructions, or play a conversation with `hatchery test`",
-                common.name
+                fields.name
             ));
         };
         let caller = Caller::Agent {
             model: custom.model.clone(),
             tools: custom.tools.iter().map(|tool| item_name(&tool.name).to_owned()).collect(),
-            sub_agents: common.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
+            sub_agents: fields.sub_agents.iter().map(SubAgent::name).map(|name| item_name(name).to_owned()).collect(),
             relay: Relay::default(),
         };
-        let scope = self.scope(Call::new(caller, common.name));
+        let scope = self.scope(Call::new(caller, fields.name));
         let (sender, yielded) = mpsc::channel(0);
         let code = Box::pin(AgentContext::new(StreamWriter::Test(sender)).serve(custom.run));
         let mut running = AgentRun { scope, code: Some(code), yielded, streaming: None, events: Vec::new() };
@@ -68,14 +68,14 @@ impl AgentRun {
             self.take_stored();
             let event = self.accept(event).unwrap_or_else(|error| self.error_event(error));
             let failed = event.error_code.is_some();
-            self.events.push(self.scope.world.borrow_mut().store(&event));
+            self.events.push(self.scope.mock.borrow_mut().store(&event));
             if failed {
                 return;
             }
         }
         self.take_stored();
         // State changes after the last event.
-        self.events.extend(self.scope.world.borrow_mut().flush(&self.scope.call));
+        self.events.extend(self.scope.mock.borrow_mut().flush(&self.scope.call));
     }
 
     /// Polls the code for its next event. The code runs on while no event is waiting.
@@ -113,9 +113,9 @@ impl AgentRun {
             let message = "may not emit events as `user`; leave the author of its events empty";
             return Err(Error::new("AGENT_FAILED", format!("agent `{}`: {message}", self.scope.call.agent)));
         }
-        let mut world = self.scope.world.borrow_mut();
+        let mut mock = self.scope.mock.borrow_mut();
         event.id = if event.partial {
-            self.streaming.get_or_insert_with(|| world.new_id()).clone()
+            self.streaming.get_or_insert_with(|| mock.new_id()).clone()
         } else {
             let mut actions = self.scope.call.actions.take();
             merge(&mut actions, std::mem::take(&mut event.actions));
@@ -123,7 +123,7 @@ impl AgentRun {
             self.streaming.take().unwrap_or_default()
         };
         event.invocation_id.clear();
-        Ok(world.complete(event, &self.scope.call.agent))
+        Ok(mock.complete(event, &self.scope.call.agent))
     }
 
     fn error_event(&self, Error { code, message }: Error) -> Event {
@@ -133,6 +133,6 @@ impl AgentRun {
             error_message: Some(message),
             ..Event::default()
         };
-        self.scope.world.borrow_mut().complete(event, &self.scope.call.agent)
+        self.scope.mock.borrow_mut().complete(event, &self.scope.call.agent)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::scope::{Call, Caller, Scope, block_on};
 use super::{Host, misuse};
-use crate::agent::{Agent, Instruction, Kind, Llm};
+use crate::agent::{Agent, AgentKind, Instruction, Llm};
 use crate::answer::Model;
 use crate::code::{CodeExecutor, CodeInput, CodeOutput};
 use crate::confirmation::ToolConfirmation;
@@ -179,10 +179,10 @@ impl Host {
     /// Creates a call for a model's function call.
     pub(super) fn function_call(&self) -> Call {
         let call = self.run_call();
-        let mut world = self.0.borrow_mut();
-        let (hint, decision) = (world.hint.clone(), world.decision.clone());
+        let mut mock = self.0.borrow_mut();
+        let (hint, decision) = (mock.hint.clone(), mock.decision.clone());
         let decision = decision.map(|(confirmed, payload)| ToolConfirmation { hint, confirmed, payload });
-        let (id, key) = (Some(world.new_function_call_id()), Some(world.new_idempotency_key()));
+        let (id, key) = (Some(mock.new_function_call_id()), Some(mock.new_idempotency_key()));
         Call { function_call_id: id, idempotency_key: key, decision, ..call }
     }
 
@@ -191,7 +191,7 @@ impl Host {
     }
 
     pub(super) fn scope(&self, call: Call) -> Scope {
-        Scope { world: self.0.clone(), call: Rc::new(call) }
+        Scope { mock: self.0.clone(), call: Rc::new(call) }
     }
 
     /// Runs code to the end for a call. Keeps its changes if it succeeds or fails with an error that does not end the
@@ -205,11 +205,11 @@ impl Host {
         let scope = self.scope(call);
         let result = block_on(scope.run(code));
         if result.as_ref().err().is_none_or(goes_on) {
-            let mut world = self.0.borrow_mut();
-            world.apply(scope.call.actions.take());
+            let mut mock = self.0.borrow_mut();
+            mock.apply(scope.call.actions.take());
             if let Some(confirmation) = scope.call.requested_confirmation.take() {
-                world.hint.clone_from(&confirmation.hint);
-                world.requested_confirmation = Some(confirmation);
+                mock.hint.clone_from(&confirmation.hint);
+                mock.requested_confirmation = Some(confirmation);
             }
         }
         result
@@ -240,9 +240,9 @@ fn check_confirmation(tool: &Tool) -> Result<(), ToolError> {
 /// Returns an LLM agent with its name.
 #[track_caller]
 fn llm<A: Into<Agent>>(agent: impl FnOnce() -> A) -> (String, Llm) {
-    let Agent { common, kind } = agent().into();
+    let Agent { fields, kind } = agent().into();
     match kind {
-        Kind::Llm(llm) => (common.name, *llm),
-        _ => misuse(&format!("agent `{}` is not an LLM agent, so it has no instruction", common.name)),
+        AgentKind::Llm(llm) => (fields.name, *llm),
+        _ => misuse(&format!("agent `{}` is not an LLM agent, so it has no instruction", fields.name)),
     }
 }

@@ -39,7 +39,7 @@ pub(super) fn start(scope: &Scope, name: &str) -> Result<StreamReader<types::Eve
         return Err(Error::new("NOT_AN_AGENT", message));
     };
     let declared = sub_agents.iter().any(|known| known == name);
-    let events = scope.world.borrow().sub_agent(name).filter(|_| declared);
+    let events = scope.mock.borrow().sub_agent(name).filter(|_| declared);
     let events = events.ok_or_else(|| {
         let what = if declared {
             format!("add `.sub_agent(\"{name}\", [Event::text(\"…\")])` to the test's host")
@@ -50,7 +50,7 @@ pub(super) fn start(scope: &Scope, name: &str) -> Result<StreamReader<types::Eve
             format!("Agent not found: {name} below `{}`, which has {}; {what}", scope.call.agent, list(sub_agents));
         Error::new("NOT_FOUND", message)
     })?;
-    relay.stored.borrow_mut().extend(scope.world.borrow_mut().flush(&scope.call));
+    relay.stored.borrow_mut().extend(scope.mock.borrow_mut().flush(&scope.call));
     if let Some(Event { error_code: Some(code), error_message, .. }) = events.first() {
         return Err(Error::new(code, error_message.clone().unwrap_or_default()));
     }
@@ -75,7 +75,7 @@ impl RemainingEvents {
         if let Some(id) = self.shown.take() {
             relay.take_pending(&id);
         }
-        let event = self.scope.world.borrow_mut().complete(self.rest.next()?, &self.name);
+        let event = self.scope.mock.borrow_mut().complete(self.rest.next()?, &self.name);
         self.shown = Some(event.id.clone());
         relay.held.borrow_mut().insert(event.id.clone(), event.clone());
         Some(event.into())

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
+use super::mock_state::MockState;
 use super::relay::Relay;
-use super::world::World;
 use crate::confirmation::ToolConfirmation;
 use crate::error::Error;
 use crate::event::EventActions;
@@ -23,7 +23,7 @@ thread_local! {
 /// The mock host and the call that code runs in.
 #[derive(Clone)]
 pub(super) struct Scope {
-    pub(super) world: Rc<RefCell<World>>,
+    pub(super) mock: Rc<RefCell<MockState>>,
     pub(super) call: Rc<Call>,
 }
 
@@ -121,7 +121,7 @@ impl Scope {
 
     /// Returns a scope for a nested call.
     pub(super) fn with_call(&self, call: Call) -> Self {
-        Self { world: self.world.clone(), call: Rc::new(call) }
+        Self { mock: self.mock.clone(), call: Rc::new(call) }
     }
 
     /// Runs `code` in this scope.

@@ -1,7 +1,7 @@
 //! Artifacts.
 
+use super::super::mock_state::check_artifact_name;
 use super::super::scope::Scope;
-use super::super::world::check_artifact_name;
 use crate::bindings::wit::types;
 use crate::content::{JsonMap, Part, PartData};
 use crate::convert::read;
@@ -19,18 +19,18 @@ fn save_part(name: String, part: types::Part, custom_metadata: JsonMap) -> Resul
     let scope = Scope::for_change()?;
     check_artifact_name(&name)?;
     let part = Part::try_from(part)?;
-    let mut world = scope.world.borrow_mut();
-    let version = world.save_artifact(name.clone(), part, custom_metadata);
+    let mut mock = scope.mock.borrow_mut();
+    let version = mock.save_artifact(name.clone(), part, custom_metadata);
     let saved = EventActions { artifact_delta: vec![(name, version)], ..EventActions::default() };
-    super::super::world::merge(&mut scope.call.actions.borrow_mut(), saved);
+    super::super::mock_state::merge(&mut scope.call.actions.borrow_mut(), saved);
     Ok(version)
 }
 
 pub(crate) async fn load(name: String, version: Option<u64>) -> Result<Option<types::Part>, types::Error> {
     let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
-    let world = scope.world.borrow();
-    let Some(versions) = world.artifacts.get(&name) else { return Ok(None) };
+    let mock = scope.mock.borrow();
+    let Some(versions) = mock.artifacts.get(&name) else { return Ok(None) };
     let part = match version {
         None => versions.last(),
         Some(version) => usize::try_from(version).ok().and_then(|version| versions.get(version)),
@@ -44,8 +44,8 @@ pub(crate) async fn get_version(
 ) -> Result<Option<types::ArtifactVersion>, types::Error> {
     let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
-    let world = scope.world.borrow();
-    let Some(versions) = world.artifacts.get(&name) else { return Ok(None) };
+    let mock = scope.mock.borrow();
+    let Some(versions) = mock.artifacts.get(&name) else { return Ok(None) };
     let version = version.unwrap_or(versions.len() as u64 - 1);
     let Some(saved) = usize::try_from(version).ok().and_then(|version| versions.get(version)) else { return Ok(None) };
     let (mime_type, size) = match &saved.part.data {
@@ -60,21 +60,21 @@ pub(crate) async fn get_version(
 }
 
 pub(crate) async fn list() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::for_session()?.world.borrow().artifacts.keys().cloned().collect())
+    Ok(Scope::for_session()?.mock.borrow().artifacts.keys().cloned().collect())
 }
 
 pub(crate) async fn versions(name: String) -> Result<Vec<u64>, types::Error> {
     let scope = Scope::for_session()?;
     check_artifact_name(&name)?;
-    let versions = scope.world.borrow().artifacts.get(&name).map_or(0, Vec::len);
+    let versions = scope.mock.borrow().artifacts.get(&name).map_or(0, Vec::len);
     Ok((0..versions as u64).collect())
 }
 
 pub(crate) async fn delete(name: String) -> Result<(), types::Error> {
     let scope = Scope::for_change()?;
     check_artifact_name(&name)?;
-    scope.world.borrow_mut().artifacts.remove(&name);
+    scope.mock.borrow_mut().artifacts.remove(&name);
     let deleted = EventActions { deleted_artifact_ids: vec![name], ..EventActions::default() };
-    super::super::world::merge(&mut scope.call.actions.borrow_mut(), deleted);
+    super::super::mock_state::merge(&mut scope.call.actions.borrow_mut(), deleted);
     Ok(())
 }

@@ -6,9 +6,9 @@ use super::super::scope::Scope;
 use crate::bindings::wit::types;
 
 pub(crate) fn get(key: &str) -> Result<Option<String>, types::Error> {
-    Ok(Scope::current()?.world.borrow().config.get(key).map(Value::to_string))
+    Ok(Scope::current()?.mock.borrow().config.get(key).map(Value::to_string))
 }
 
 pub(crate) fn arguments() -> Result<Option<String>, types::Error> {
-    Ok(Scope::for_session()?.world.borrow().arguments.as_ref().map(Value::to_string))
+    Ok(Scope::for_session()?.mock.borrow().arguments.as_ref().map(Value::to_string))
 }

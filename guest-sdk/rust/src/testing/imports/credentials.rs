@@ -13,20 +13,20 @@ pub(crate) async fn get(config: String) -> Result<Option<String>, types::Error> 
     if scope.call.function_call_id.is_none() {
         return Err(Error::new("BAD_INPUT", "a credential can only be requested in a tool call").into());
     }
-    let mut world = scope.world.borrow_mut();
-    if let Some(credential) = &world.credential {
+    let mut mock = scope.mock.borrow_mut();
+    if let Some(credential) = &mock.credential {
         return Ok(Some(credential.to_string()));
     }
-    world.requested_credential = Some(config);
+    mock.requested_credential = Some(config);
     Ok(None)
 }
 
 pub(crate) async fn refuse(_config: String, credential: String) -> Result<(), types::Error> {
     let scope = Scope::for_change()?;
     let refused: Value = read(&credential, "the credential")?;
-    let mut world = scope.world.borrow_mut();
-    if world.credential.as_ref() == Some(&refused) {
-        world.credential = None;
+    let mut mock = scope.mock.borrow_mut();
+    if mock.credential.as_ref() == Some(&refused) {
+        mock.credential = None;
     }
     Ok(())
 }

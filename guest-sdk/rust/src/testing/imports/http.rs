@@ -7,9 +7,9 @@ use crate::error::Error;
 pub(crate) fn exchange(request: HttpRequest) -> Result<HttpResponse, Error> {
     let scope = Scope::current()?;
     let (description, server) = {
-        let mut world = scope.world.borrow_mut();
-        world.http_requests.push(request.clone());
-        (format!("{} {}", request.method, request.url), world.server.clone())
+        let mut mock = scope.mock.borrow_mut();
+        mock.http_requests.push(request.clone());
+        (format!("{} {}", request.method, request.url), mock.server.clone())
     };
     let nobody = || {
         let what = "add `.http(|request| Ok(HttpResponse::text(\"…\")))` to the test's host";

@@ -17,17 +17,17 @@ pub(crate) async fn generate(
         Caller::Agent { model, .. } => model.as_deref(),
         Caller::Run | Caller::Instruction | Caller::Model => None,
     };
-    let model_call = scope.world.borrow_mut().record_request(LlmRequest::try_from(request)?, own)?;
+    let model_call = scope.mock.borrow_mut().record_request(LlmRequest::try_from(request)?, own)?;
     let responses = model_call.answer(streaming)?;
     Ok(StreamReader::new(stream::iter(responses.into_iter().map(Into::into))))
 }
 
 pub(crate) fn list() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::for_session()?.world.borrow().models.clone())
+    Ok(Scope::for_session()?.mock.borrow().models.clone())
 }
 
 pub(crate) async fn embed(model: String, texts: Vec<String>) -> Result<Vec<Vec<f32>>, types::Error> {
-    let embedder = Scope::for_session()?.world.borrow().embedder.clone();
+    let embedder = Scope::for_session()?.mock.borrow().embedder.clone();
     let nothing = || {
         let message = format!("model `{model}`: there is none; add `.embedder(|text| vec![…])` to the test's host");
         Error::new("MODEL_UNKNOWN", message)

@@ -3,8 +3,8 @@
 use futures::{StreamExt, stream};
 
 use super::super::list;
+use super::super::mock_state::MockApp;
 use super::super::scope::Scope;
-use super::super::world::MockApp;
 use super::StreamReader;
 use crate::bindings::wit::types;
 use crate::content::Content;
@@ -15,7 +15,7 @@ use crate::live::LiveRequest;
 use crate::runner::RunRequest;
 
 pub(crate) fn list_apps() -> Result<Vec<String>, types::Error> {
-    Ok(Scope::for_session()?.world.borrow().apps.keys().cloned().collect())
+    Ok(Scope::for_session()?.mock.borrow().apps.keys().cloned().collect())
 }
 
 pub(crate) async fn run(
@@ -31,18 +31,18 @@ pub(crate) async fn run(
     };
     let (app, info) = begin(&scope, &request)?;
     let events = app(request);
-    let complete = |event| scope.world.borrow_mut().complete(event, "agent").into();
+    let complete = |event| scope.mock.borrow_mut().complete(event, "agent").into();
     let events: Vec<_> = events.into_iter().map(complete).collect();
     Ok((info, StreamReader::new(stream::iter(events))))
 }
 
 /// Records a request. Returns the app that answers it, and the ids of its run.
 fn begin(scope: &Scope, request: &RunRequest) -> Result<(MockApp, types::RunInfo), Error> {
-    let mut world = scope.world.borrow_mut();
-    world.run_requests.push(request.clone());
-    let number = world.run_requests.len();
-    let app = world.apps.get(&request.app).cloned().ok_or_else(|| {
-        let known: Vec<_> = world.apps.keys().cloned().collect();
+    let mut mock = scope.mock.borrow_mut();
+    mock.run_requests.push(request.clone());
+    let number = mock.run_requests.len();
+    let app = mock.apps.get(&request.app).cloned().ok_or_else(|| {
+        let known: Vec<_> = mock.apps.keys().cloned().collect();
         let message = format!(
             "App not found: {}; the apps are {}; add `.runs_app(\"{}\", |request| [Event::text(\"…\")])` to the \
              test's host",
@@ -95,16 +95,16 @@ fn turn(scope: &Scope, request: RunRequest, message: types::LiveRequest) -> Vec<
     });
     let end = || Event { partial: true, turn_complete: Some(true), ..Event::default() };
     let events = answer.map_or_else(|error| vec![failed(error)], |events| events.into_iter().chain([end()]).collect());
-    events.into_iter().map(|event| scope.world.borrow_mut().complete(event, "agent").into()).collect()
+    events.into_iter().map(|event| scope.mock.borrow_mut().complete(event, "agent").into()).collect()
 }
 
 pub(crate) fn cancel(invocation_id: &str) -> Result<(), types::Error> {
     let scope = Scope::for_session()?;
-    let mut world = scope.world.borrow_mut();
+    let mut mock = scope.mock.borrow_mut();
     let number = invocation_id.strip_prefix("e-run-").and_then(|number| number.parse::<usize>().ok());
-    if number.is_none_or(|number| number > world.run_requests.len()) {
+    if number.is_none_or(|number| number > mock.run_requests.len()) {
         return Err(Error::new("NOT_FOUND", format!("this call has started no run `{invocation_id}`")).into());
     }
-    world.cancelled_runs.push(invocation_id.to_owned());
+    mock.cancelled_runs.push(invocation_id.to_owned());
     Ok(())
 }

@@ -15,7 +15,7 @@ const MAX_EVENTS: u32 = 1000;
 
 pub(crate) fn current() -> Result<Info, types::Error> {
     let scope = Scope::for_session()?;
-    let info = scope.world.borrow().info.clone();
+    let info = scope.mock.borrow().info.clone();
     let RemainingLimits { model_calls, tokens, events, bytes } = info.remaining;
     Ok(Info {
         app: info.app,
@@ -37,20 +37,20 @@ pub(crate) fn current() -> Result<Info, types::Error> {
 }
 
 pub(crate) fn user_content() -> Result<types::Content, types::Error> {
-    let content = Scope::for_session()?.world.borrow().user_content.clone();
+    let content = Scope::for_session()?.mock.borrow().user_content.clone();
     let nothing = "there is no user message; add `.user_says(\"…\")` to the test's host";
     Ok(content.ok_or_else(|| Error::new("NOT_SET_UP", nothing))?.into())
 }
 
 pub(crate) fn get_state(key: &str) -> Result<Option<String>, types::Error> {
     let scope = Scope::for_session()?;
-    let state = scope.world.borrow().state_for(&scope.call);
+    let state = scope.mock.borrow().state_for(&scope.call);
     Ok(state.get(key).map(Value::to_string))
 }
 
 pub(crate) fn get_all_state() -> Result<Vec<(String, String)>, types::Error> {
     let scope = Scope::for_session()?;
-    let state = scope.world.borrow().state_for(&scope.call);
+    let state = scope.mock.borrow().state_for(&scope.call);
     Ok(state.into_iter().map(|(key, value)| (key, value.to_string())).collect())
 }
 
@@ -86,13 +86,13 @@ pub(crate) fn request_confirmation(hint: &str, payload: Option<&str>) -> Result<
 }
 
 pub(crate) fn event_count() -> Result<u64, types::Error> {
-    Ok(Scope::for_session()?.world.borrow().events.len() as u64)
+    Ok(Scope::for_session()?.mock.borrow().events.len() as u64)
 }
 
 pub(crate) fn events(offset: u64, limit: u32) -> Result<Vec<types::Event>, types::Error> {
     let scope = Scope::for_session()?;
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-    let world = scope.world.borrow();
-    let events = world.events.iter().skip(offset).take(limit.min(MAX_EVENTS) as usize);
+    let mock = scope.mock.borrow();
+    let events = mock.events.iter().skip(offset).take(limit.min(MAX_EVENTS) as usize);
     Ok(events.cloned().map(Into::into).collect())
 }

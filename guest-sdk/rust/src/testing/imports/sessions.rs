@@ -1,7 +1,7 @@
 //! Sessions of other conversations.
 
+use super::super::mock_state::{MockSession, MockState};
 use super::super::scope::Scope;
-use super::super::world::{MockSession, World};
 use crate::bindings::wit::types;
 use crate::content::JsonMap;
 use crate::convert::read_state;
@@ -15,29 +15,29 @@ pub(crate) async fn create(
 ) -> Result<types::SessionInfo, types::Error> {
     let scope = Scope::for_change()?;
     let state = read_state(state)?;
-    let mut world = scope.world.borrow_mut();
-    let id = id.unwrap_or_else(|| format!("session-{}", world.sessions.len() + 1));
+    let mut mock = scope.mock.borrow_mut();
+    let id = id.unwrap_or_else(|| format!("session-{}", mock.sessions.len() + 1));
     let key = (app, id);
-    if world.sessions.contains_key(&key) {
+    if mock.sessions.contains_key(&key) {
         return Err(Error::new("SESSION_EXISTS", format!("Session already exists: {}", key.1)).into());
     }
-    let now = world.now();
+    let now = mock.now();
     let session = MockSession { state, events: Vec::new(), created_micros: now, updated_micros: now };
     let info = info(&key, &session);
-    world.sessions.insert(key, session);
+    mock.sessions.insert(key, session);
     Ok(info)
 }
 
 pub(crate) async fn get(app: String, id: String) -> Result<Option<types::SessionInfo>, types::Error> {
     let scope = Scope::for_session()?;
-    let (world, key) = (scope.world.borrow(), (app, id));
-    Ok(world.sessions.get(&key).map(|session| info(&key, session)))
+    let (mock, key) = (scope.mock.borrow(), (app, id));
+    Ok(mock.sessions.get(&key).map(|session| info(&key, session)))
 }
 
 pub(crate) async fn list(app: String, offset: u64, limit: u32) -> Result<Vec<types::SessionInfo>, types::Error> {
     let scope = Scope::for_session()?;
-    let world = scope.world.borrow();
-    let mut sessions: Vec<_> = world.sessions.iter().filter(|(key, _)| key.0 == app).collect();
+    let mock = scope.mock.borrow();
+    let mut sessions: Vec<_> = mock.sessions.iter().filter(|(key, _)| key.0 == app).collect();
     sessions.sort_by_key(|(_, session)| std::cmp::Reverse(session.updated_micros));
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     let listed = sessions.into_iter().skip(offset).take(limit as usize);
@@ -52,8 +52,8 @@ pub(crate) async fn events(
     limit: u32,
 ) -> Result<Vec<types::Event>, types::Error> {
     let scope = Scope::for_session()?;
-    let world = scope.world.borrow();
-    let session = world.sessions.get(&(app, id.clone())).ok_or_else(|| not_found(&id))?;
+    let mock = scope.mock.borrow();
+    let session = mock.sessions.get(&(app, id.clone())).ok_or_else(|| not_found(&id))?;
     let is_inside = |event: &&Event| window.after.is_none_or(|after| event.timestamp_micros >= after);
     let events: Vec<_> = session.events.iter().filter(is_inside).collect();
     let older = window.recent.map_or(0, |recent| events.len().saturating_sub(recent as usize));
@@ -63,24 +63,24 @@ pub(crate) async fn events(
 
 pub(crate) async fn append(app: String, id: String, event: types::Event) -> Result<types::Event, types::Error> {
     let scope = Scope::for_change()?;
-    let mut world = scope.world.borrow_mut();
-    check_idle(&world, &app, &id)?;
-    let event = world.complete(Event::try_from(event)?, &scope.call.agent);
-    let session = world.sessions.get_mut(&(app, id.clone())).ok_or_else(|| not_found(&id))?;
+    let mut mock = scope.mock.borrow_mut();
+    check_idle(&mock, &app, &id)?;
+    let event = mock.complete(Event::try_from(event)?, &scope.call.agent);
+    let session = mock.sessions.get_mut(&(app, id.clone())).ok_or_else(|| not_found(&id))?;
     session.append(event.clone());
     Ok(event.into())
 }
 
 pub(crate) async fn delete(app: String, id: String) -> Result<(), types::Error> {
     let scope = Scope::for_change()?;
-    let mut world = scope.world.borrow_mut();
-    check_idle(&world, &app, &id)?;
-    world.sessions.remove(&(app, id));
+    let mut mock = scope.mock.borrow_mut();
+    check_idle(&mock, &app, &id)?;
+    mock.sessions.remove(&(app, id));
     Ok(())
 }
 
-fn check_idle(world: &World, app: &str, id: &str) -> Result<(), Error> {
-    if (app, id) == (world.info.app.as_str(), world.info.session.as_str()) {
+fn check_idle(mock: &MockState, app: &str, id: &str) -> Result<(), Error> {
+    if (app, id) == (mock.info.app.as_str(), mock.info.session.as_str()) {
         let message =
             format!("session `{id}` of app `{app}` belongs to the current run: its agents emit events instead");
         return Err(Error::new("SESSION_IN_USE", message));

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::super::list;
+use super::super::mock_state::{CallableTool, merge};
 use super::super::scope::{Caller, Scope};
-use super::super::world::{CallableTool, merge};
 use crate::bindings::wit::types;
 use crate::callback::ToolCall;
 use crate::context::ToolContext;
@@ -17,14 +17,13 @@ pub(crate) async fn call(name: String, args: String) -> Result<String, types::To
     let scope = Scope::for_session().map_err(ToolError::fatal)?;
     let arguments = read(&args, "the arguments").map_err(ToolError::from)?;
     let tool = {
-        let mut world = scope.world.borrow_mut();
-        world.tool_calls.push(ToolCall { tool: name.clone(), args: arguments });
+        let mut mock = scope.mock.borrow_mut();
+        mock.tool_calls.push(ToolCall { tool: name.clone(), args: arguments });
         let known = match &scope.call.caller {
             Caller::Agent { tools, .. } => tools.clone(),
-            Caller::Run | Caller::Instruction | Caller::Model => world.tools.keys().cloned().collect(),
+            Caller::Run | Caller::Instruction | Caller::Model => mock.tools.keys().cloned().collect(),
         };
-        world
-            .tools
+        mock.tools
             .get(&name)
             .filter(|_| known.contains(&name))
             .cloned()
@@ -48,7 +47,7 @@ async fn own(scope: &Scope, tool: Tool, args: String) -> Result<String, types::T
     }
     let call = Call::new(Caller::Run, scope.call.agent.clone());
     call.actions.borrow_mut().state_delta.clone_from(&scope.call.actions.borrow().state_delta);
-    let key = Some(scope.world.borrow_mut().new_idempotency_key());
+    let key = Some(scope.mock.borrow_mut().new_idempotency_key());
     let call = Call { function_call_id: scope.call.function_call_id.clone(), idempotency_key: key, ..call };
     let inner = scope.with_call(call);
     let result = inner.run(async { (tool.run)(args, ToolContext::new()).await }).await;

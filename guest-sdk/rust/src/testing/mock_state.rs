@@ -67,7 +67,7 @@ pub(super) enum CallableTool {
 }
 
 /// The state of a mock host and its records of the effects of code.
-pub(super) struct World {
+pub(super) struct MockState {
     pub(super) info: RunInfo,
     pub(super) user_content: Option<Content>,
     pub(super) state: BTreeMap<String, Value>,
@@ -119,7 +119,7 @@ pub(super) struct World {
     ticks: i64,
 }
 
-impl World {
+impl MockState {
     pub(super) fn new() -> Self {
         let info = RunInfo {
             app: "app".into(),
@@ -331,7 +331,7 @@ pub(super) struct ModelCall {
 }
 
 impl ModelCall {
-    /// Returns the responses: partial ones and the complete one, or only the complete one. The world must not be
+    /// Returns the responses: partial ones and the complete one, or only the complete one. The mock must not be
     /// borrowed, because the model is code of the test.
     pub(super) fn answer(self, streamed: bool) -> Result<Vec<LlmResponse>, Error> {
         (self.model)(self.request).responses(streamed)
