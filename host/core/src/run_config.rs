@@ -13,8 +13,8 @@ use crate::model::StreamingMode;
 /// The largest custom metadata of a run, in bytes of JSON.
 pub const MAX_RUN_METADATA_BYTES: usize = 16 << 10;
 
-/// Prefixes of keys of custom metadata that requests cannot set: those of the host, of agents of other hosts, of ADK and
-/// of Agent Engine.
+/// Prefixes of keys of custom metadata that requests cannot set: those of the host, of agents of other hosts, of ADK
+/// and of Agent Engine.
 const RESERVED_PREFIXES: [&str; 5] = ["hatchery:", "a2a:", "__adk_internal_", "_compaction", "_usage_metadata"];
 
 /// The settings of a run.
@@ -50,7 +50,7 @@ pub struct RunConfig {
     pub group_function_responses: Option<bool>,
     /// The settings of live connections; `None` unless the run is live.
     pub live: Option<LiveConnectConfig>,
-    /// Custom metadata that the events of the run get in addition to their own. Reserved keys are left out.
+    /// Custom metadata that the events of the run get in addition to their own. Reserved keys are omitted.
     pub custom_metadata: Option<Arc<JsonMap>>,
 }
 

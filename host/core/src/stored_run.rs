@@ -286,7 +286,7 @@ pub trait RunService: Send + Sync {
     async fn has_turn(&self, session: &SessionKey) -> Result<bool, StoreError>;
 
     /// Returns at most `limit` background runs of these apps that are accepted or running, and whose session is held by
-    /// no turn, longest waiting first. Their requests, which may be large, are left out.
+    /// no turn, longest waiting first. Their requests, which may be large, are omitted.
     async fn list_interrupted(&self, apps: &[String], limit: usize) -> Result<Vec<StoredRun>, StoreError>;
 }
 

@@ -18,7 +18,7 @@ use crate::one_or_many;
 const MAX_ATTEMPTS: usize = 10_000;
 
 /// Returns the JSON Schema of a type that is read from a mapping. Keys in camel case that a type knows in snake case
-/// too are left out.
+/// too are omitted.
 pub fn json_schema<T: for<'de> Deserialize<'de>>(title: &str) -> Value {
     let root = Node::default();
     for _ in 0..MAX_ATTEMPTS {
