@@ -63,8 +63,8 @@ pub async fn run_turn(model: Option<&str>, text: &str, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Writes chunks of text as they are, and calls and their responses on separate lines. The complete text at the end
-/// of a stream is left out.
+/// Writes chunks of text as they are, and calls and their responses on separate lines. The complete text at the end of
+/// a stream is omitted.
 fn write_event(event: &Event, out: &mut impl Write) -> std::io::Result<()> {
     if event.partial {
         let text = event.content.as_ref().map(|content| content.text()).unwrap_or_default();

@@ -4,8 +4,8 @@
 //! - events of other agents become context in the role of the user;
 //! - each function call is followed by its responses, regardless of their position in the log;
 //! - a summary replaces the events that it covers;
-//! - events that a rewind annuls are left out;
-//! - empty parts and requests for confirmations and credentials are left out.
+//! - events that a rewind annuls are omitted;
+//! - empty parts and requests for confirmations and credentials are omitted.
 //!
 //! Adding an event takes constant time, independent of the length of the history. Only a new summary, a rewind, or a
 //! response to a call that is no longer open rebuilds the view.

@@ -46,7 +46,7 @@ impl Replay {
         Self::with_events(VecDeque::new(), Arc::default(), false)
     }
 
-    /// Returns the replay of a run. `events` begin after the user's first message. Failures are left out, so that the
+    /// Returns the replay of a run. `events` begin after the user's first message. Failures are omitted, so that the
     /// action that failed is tried again.
     pub(crate) fn new<'a>(tree: &AgentTree, events: impl Iterator<Item = &'a Arc<Event>>) -> Arc<Self> {
         let (mut recorded, mut responses) = (VecDeque::new(), Vec::new());

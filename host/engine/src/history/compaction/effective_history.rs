@@ -25,7 +25,7 @@ pub(crate) enum HistoryItem<'a> {
 /// Returns the effective history in order.
 ///
 /// A summary covers the events in its time range that come before it in the log. A summary within the range of a later
-/// one is left out; of two overlapping summaries both are included. A summary that ends before it starts is ignored.
+/// one is omitted; of two overlapping summaries both are included. A summary that ends before it starts is ignored.
 pub(crate) fn effective_history(events: &Vector<Arc<Event>>) -> Vec<HistoryItem<'_>> {
     // Iterates from the newest to the oldest event, so that `covered` contains exactly the summaries after each event.
     let mut covered = TimeRanges::default();

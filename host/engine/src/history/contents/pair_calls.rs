@@ -1,6 +1,6 @@
 //! Pairs function calls with their responses. Models reject a call without a response in the middle of a conversation,
 //! and a response without a call. So an unanswered call gets a placeholder response, and a response to an unknown call
-//! is left out.
+//! is omitted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

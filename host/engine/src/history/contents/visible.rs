@@ -129,7 +129,7 @@ fn with_role(content: Arc<Content>, role: impl FnOnce(&Content) -> &'static str)
     Arc::new(Content { role: Some(role.into()), parts: content.parts.clone() })
 }
 
-/// Converts a content of another agent to a description in the role of the user. Thoughts are left out. Returns `None`
+/// Converts a content of another agent to a description in the role of the user. Thoughts are omitted. Returns `None`
 /// if no parts remain.
 fn as_user_context(author: &str, content: &Content) -> Option<Content> {
     let mut parts = vec![Part::text("For context:")];
