@@ -48,7 +48,7 @@ impl A2aService {
     }
 
     /// Returns the card with the tools of agents, for clients that are authenticated. The tools of toolsets, which are
-    /// computed before each model call, are left out.
+    /// computed before each model call, are omitted.
     pub(super) fn extended_card(&self, app: &App, url: &str) -> AgentCard {
         let mut card = self.card(app, url);
         for (_, agent) in app.tree.iter() {
