@@ -23,7 +23,7 @@ struct AskingTool {
     declaration: Arc<FunctionDeclaration>,
     /// Returns the rounds for the arguments of a call.
     rounds: Rounds,
-    /// Whether requests that the client does not support are left out.
+    /// Whether requests that the client does not support are omitted.
     is_adaptive: bool,
 }
 

@@ -227,7 +227,7 @@ async fn progress_is_an_event_of_a_run_with_streaming() {
         let mut app = CallingApp::new(toolset(config), &calls).await;
         assert_eq!(reports(&app.harness.run("go").await), [Value::Null; 0]);
         app.harness = app.harness.streaming();
-        // Notifications are handled concurrently: one that is overtaken by another, or by the result, is left out.
+        // Notifications are handled concurrently: one that is overtaken by another, or by the result, is omitted.
         let mut runs = 1;
         let (events, reports) = loop {
             assert!(runs < RUNS, "no run has reported progress");
