@@ -215,7 +215,7 @@ async fn an_app_finds_its_scripts_when_its_own_folder_is_served() {
     for folder in [directory.path(), &app] {
         assert_eq!(text(&named(folder, "scripted:dice/answers.yaml"), user_request("x")).await, "found");
     }
-    // A folder of that name comes first, and other names are not left out.
+    // A folder of that name comes first, and other names are not omitted.
     fs::create_dir(app.join("dice")).unwrap();
     for name in ["dice/answers.yaml", "other/answers.yaml"] {
         call_error(named(&app, &format!("scripted:{name}")).as_ref(), user_request("x"), StreamingMode::Off).await;
