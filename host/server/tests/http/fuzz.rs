@@ -34,7 +34,7 @@ const RUNS: [&str; 3] = ["/run", "/run_sse", "/run-sse"];
 /// How many of the bodies are of runs.
 const RUN_BODIES: usize = 5;
 
-/// Names in paths. Names of agents that wait or fail are left out.
+/// Names in paths. Names of agents that wait or fail are omitted.
 const NAMES: [&str; 20] = [
     "u",
     "s",
