@@ -7,7 +7,7 @@
 //! | `char`, `string`     | a string; of one character                                                      |
 //! | `list<u8>`           | a base64 string                                                                 |
 //! | lists, tuples        | an array                                                                        |
-//! | records              | an object; optional fields may be left out                                      |
+//! | records              | an object; optional fields may be omitted                                      |
 //! | enums                | one of the names                                                                |
 //! | variants             | the case's name, or an object of the name and what the case holds               |
 //! | options              | the value or `null`; `{"some": …}` where the value could be `null` itself       |
