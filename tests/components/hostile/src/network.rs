@@ -11,9 +11,9 @@ use wasip2::http::types::{Fields, Method, OutgoingRequest, Scheme};
 pub struct Target {
     /// Such as `example.com:80`.
     authority: String,
-    /// `GET` when it is left out.
+    /// `GET` when it is omitted.
     method: Option<String>,
-    /// `/` when it is left out.
+    /// `/` when it is omitted.
     path: Option<String>,
     /// Names and values.
     #[serde(default)]
