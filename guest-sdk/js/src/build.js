@@ -1,5 +1,5 @@
 // Steps of `hatchery build` for JavaScript and TypeScript. The folder WORK has the program and its packages in `app/`; generated files are
-// written beside them.
+// written next to them.
 //
 // `node build.js prepare MODULE CONTRACT WORK TOOLS` bundles the program and imports it in Node, to find its exports. Then it generates a WIT
 // world with these exports, and bundles the program with the implementation of the contract.
@@ -140,7 +140,7 @@ function writeComponent(kinds, module, version, folder, tools) {
   );
 }
 
-/** Writes the program for the interpreter: its code, and the places of its lines. */
+/** Writes the program for the interpreter: its code, and the source positions of its lines. */
 function writeProgram(module, folder, tools, out) {
   const bundled = join(folder, "hatchery-bundle.js");
   let external;

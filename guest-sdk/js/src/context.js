@@ -320,8 +320,8 @@ export class Context {
   }
 
   /**
-   * The idempotency key of this tool call: the same when the call is made again because its host died, and different for any other call. For
-   * services that ignore repeated requests. `undefined` outside of a tool call.
+   * The idempotency key of this tool call, for services that ignore repeated requests. A call that is repeated after a crash of the host has
+   * the same key; no other call has it. `undefined` outside of a tool call.
    */
   get idempotencyKey() {
     return this.#host.idempotencyKey();
@@ -341,8 +341,8 @@ export class Context {
   }
 
   /**
-   * The user's credential for a service, an `AuthCredential` of ADK; `undefined` if the user has been asked for it: the tool's result should
-   * say that it is waiting, and the tool is called again with the same arguments after the answer. The host keeps the credential encrypted
+   * The user's credential for a service, an `AuthCredential` of ADK. If it is `undefined`, the user is being asked: the tool's result should
+   * say that it is waiting. The tool is called again with the same arguments after the answer. The host keeps the credential encrypted
    * for this component, and refreshes tokens. Needs the grant `network`.
    */
   credential(config) {

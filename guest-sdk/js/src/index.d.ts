@@ -361,7 +361,7 @@ export class Context {
    */
   requestConfirmation(hint: string, payload?: unknown): void;
   /**
-   * The user's credential for a service; `undefined` if the user has been asked for it: the tool's result should say that it is waiting, and
+   * The user's credential for a service. If it is `undefined`, the user is being asked: the tool's result should say that it is waiting, and
    * the tool is called again with the same arguments after the answer. The host keeps the credential encrypted for this component, and
    * refreshes tokens. Needs the grant `network`.
    */

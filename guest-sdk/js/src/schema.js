@@ -78,7 +78,7 @@ export function withDefaults(schema, value) {
   const filled = { ...value };
   for (const [name, property] of Object.entries(schema?.properties ?? {})) {
     if (isPresent(schema, value, name)) filled[name] = withDefaults(property, filled[name]);
-    // Schemas have a method of this name, too. A copy, since the code may change its arguments.
+    // Schemas have a method of this name as well. A copy, since the code may change its arguments.
     else if (Object.hasOwn(property, "default")) filled[name] = structuredClone(property.default);
     else delete filled[name];
   }

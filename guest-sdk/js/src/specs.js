@@ -9,7 +9,7 @@ const kebab = (name) => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCas
 
 /** Returns the name of an item or of a reference to one. */
 export function nameOf(item) {
-  // Functions have names, too.
+  // Functions have names as well.
   if (typeof item === "function") {
     throw new TypeError(`the function \`${item.name || "anonymous"}\` is no item; create one with tool({…}), callback({…}) or another function of hatchery-guest`);
   }

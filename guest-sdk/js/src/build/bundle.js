@@ -6,7 +6,7 @@ import { builtinModules } from "node:module";
 const HOST_MODULES = ["hatchery:*", "wasi:*"];
 
 /**
- * Bundles a module with esbuild, and writes a source map beside it. Throws an error whose message has the places of all mistakes.
+ * Bundles a module with esbuild, and writes a source map next to it. Throws an error whose message has the locations of all mistakes.
  *
  * @param esbuild The API of esbuild.
  * @param folder The folder of the program, to which the names of files are relative.
@@ -50,7 +50,7 @@ function optionsFor(folder, entry, outfile) {
   };
 }
 
-/** Formats a message of esbuild: its place, the line of the source, and the next step. */
+/** Formats a message of esbuild: its location, the line of the source, and the next step. */
 function describe({ text, location, notes }) {
   const advice = adviceFor(text);
   const message = advice ? `${text}; ${advice}` : text;

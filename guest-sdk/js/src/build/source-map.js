@@ -20,7 +20,7 @@ export function numbersOf(segment) {
 }
 
 /**
- * Returns the places of the lines of a bundle: the names of the source files, and runs of lines. Each run has its first line in the bundle,
+ * Returns the source positions of the lines of a bundle: the names of the source files, and runs of lines. Each run has its first line in the bundle,
  * the index of its file, and the line there; lines count from 1.
  */
 export function linesOf({ sources, mappings }) {

@@ -1,4 +1,4 @@
-// URL and URLSearchParams, for the URLs of servers and for others as far as RFC 3986 describes them. Host names are ASCII.
+// URL and URLSearchParams, for URLs of servers and other URLs of RFC 3986. Host names are ASCII.
 
 import { decode, encode } from "../utf8.js";
 
@@ -36,7 +36,7 @@ function normalizePath(path) {
   return kept.join("/");
 }
 
-/** Splits a URL; `undefined` if it is none. */
+/** Splits a URL; `undefined` if it is invalid. */
 function split(text, base) {
   const input = text.trim().replace(/[\t\n\r]/g, "");
   const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(input)?.[0].toLowerCase() ?? base?.protocol;
@@ -292,7 +292,7 @@ export class URLSearchParams {
     Object.defineProperty(this, "onChange", { value: undefined, writable: true });
   }
 
-  /** Replaces all parameters by the parameters of a query, without telling the URL. */
+  /** Replaces all parameters by the parameters of a query, without notifying the URL. */
   replaceAll(query) {
     const pairs = query.replace(/^\?/, "").split("&").filter(Boolean);
     this.#list = pairs.map((pair) => {

@@ -86,6 +86,6 @@ EXPORTS = Exports()
 
 
 def export(*items: Item) -> None:
-    """Exports agents, tools and other items. Items that an agent refers to must be exported, too."""
+    """Exports agents, tools and other items. Items that an agent refers to must be exported as well."""
     for item in items:
         EXPORTS.add(item)

@@ -32,7 +32,7 @@ class LiveSignal(enum.Enum):
 
 @dataclass
 class LiveMessage:
-    """A message of the user, or a piece of it if ``partial`` is true."""
+    """A message of the user, or a part of one if ``partial`` is true."""
 
     content: Content
     partial: bool = False
@@ -51,7 +51,7 @@ class Transcription:
 
     text: str
     finished: bool = False
-    """Whether the utterance is over."""
+    """Whether the utterance has ended."""
     of_input: bool = False
     """True for speech of the user, False for speech of the model."""
 
@@ -151,14 +151,14 @@ class LiveRunRequest:
 
 
 class LiveRequests(Protocol):
-    """Where the requests of a live run go."""
+    """The sender of the requests of a live run."""
 
     async def send(self, request: LiveRequest) -> bool:
-        """Sends a request. Returns ``False`` if the run takes no more."""
+        """Sends a request. Returns ``False`` if the run accepts no more requests."""
         ...
 
     def close(self) -> None:
-        """Sends nothing more."""
+        """Closes the sender."""
         ...
 
 

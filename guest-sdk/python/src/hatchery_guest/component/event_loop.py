@@ -14,7 +14,7 @@ from wit_world.imports import clock
 
 
 class _CallFuture(asyncio.Future):
-    """The result of a host call. The host returns it, too, if the task that waits for it was cancelled."""
+    """The result of a host call. The host returns it even if the task that waits for it was cancelled."""
 
     def set_result(self, result: Any) -> None:
         if not self.cancelled():
@@ -29,7 +29,7 @@ def install() -> None:
     async def fire(timer: asyncio.TimerHandle, callback: Callable[..., object], args: Any, context: contextvars.Context) -> None:
         await clock.sleep(max(int((timer.when() - loop.time()) * 1e9), 0))
         if not timer.cancelled():
-            # Not called at once: this task runs in the same context.
+            # Not called immediately: this task runs in the same context.
             loop.call_soon(callback, *args, context=context)
 
     def call_at(when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None) -> asyncio.TimerHandle:

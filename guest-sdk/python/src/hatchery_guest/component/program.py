@@ -47,7 +47,7 @@ class _Importer:
 
 
 def _load() -> None:
-    """Imports the program, unless that was done."""
+    """Imports the program, unless it is imported already."""
     global _is_loaded
     if _is_loaded:
         return
