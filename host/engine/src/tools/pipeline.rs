@@ -27,7 +27,7 @@ use crate::tools::confirmation::{ConfirmationRequest, Consent, MAX_REQUESTS};
 /// The key of a result that is not an object, in the object that models and hooks get.
 const RESULT_KEY: &str = "result";
 /// The error of a call that was interrupted and must not be repeated.
-const INTERRUPTED: &str = "interrupted: the host died during this call, and nobody knows whether it had its effect; find \
+const INTERRUPTED: &str = "interrupted: the host died during this call, and it is unknown whether it had its effect; find \
                            that out, or ask, before you call the tool again";
 
 /// The caller of a tool. It decides how confirmation, errors and results are handled.

@@ -198,7 +198,7 @@ async fn an_interrupted_call_that_must_not_be_repeated_is_reported_to_the_model(
         assert_eq!(
             answer.response,
             map(
-                json!({"error": "interrupted: the host died during this call, and nobody knows whether it had its effect; \
+                json!({"error": "interrupted: the host died during this call, and it is unknown whether it had its effect; \
                                  find that out, or ask, before you call the tool again"})
             )
         );

@@ -288,7 +288,7 @@ impl<'a> TreeLoader<'a> {
             AgentRef::File(path) => {
                 // Agent names are unique, so a second use of a file in a tree could never be loaded.
                 if self.open.contains(&path) || self.names.values().any(|used| *used == path) {
-                    let problem = "is used already; an agent has one place, and cannot be below itself";
+                    let problem = "is used already; an agent has one parent, and cannot be below itself";
                     return Err(file_error(sub_agent, source, problem));
                 }
                 self.check_depth(1, sub_agent, source)?;

@@ -280,7 +280,7 @@ fn files_outside_of_the_folder_are_refused() {
     );
     assert_eq!(
         with("root_agent.yaml"),
-        "root_agent.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
+        "root_agent.yaml:4:5: `root_agent.yaml` is used already; an agent has one parent, and cannot be below itself"
     );
 }
 
@@ -321,7 +321,7 @@ fn references_that_double_at_each_level_are_refused_at_once() {
     files.extend([("root_agent.yaml", root.as_str()), ("30.yaml", last)]);
     let error = load(folder(&files).path()).err().unwrap();
     assert!(
-        error.ends_with("`30.yaml` is used already; an agent has one place, and cannot be below itself"),
+        error.ends_with("`30.yaml` is used already; an agent has one parent, and cannot be below itself"),
         "{error}"
     );
 }

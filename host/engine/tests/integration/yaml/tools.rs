@@ -183,7 +183,7 @@ fn an_agent_that_calls_itself_as_a_tool_is_refused() {
     let files = [("root_agent.yaml", caller("root", "a.yaml")), ("a.yaml", sequence("a", &["root_agent.yaml"]))];
     assert_eq!(
         load_all(&files.map(|(name, text)| (name.to_owned(), text))).err().unwrap(),
-        "a.yaml:4:5: `root_agent.yaml` is used already; an agent has one place, and cannot be below itself"
+        "a.yaml:4:5: `root_agent.yaml` is used already; an agent has one parent, and cannot be below itself"
     );
 }
 
