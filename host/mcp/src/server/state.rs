@@ -58,7 +58,7 @@ impl CallIdentity<'_> {
             signer.verify_strings(PURPOSE, &self.signed_texts(payload), proof).then_some(())?;
             serde_json::from_slice(&URL_SAFE_NO_PAD.decode(payload).ok()?).ok()
         };
-        let message = "`requestState` does not belong to this call; leave it out to begin the call anew";
+        let message = "`requestState` does not belong to this call; omit it to start the call again";
         read().ok_or_else(|| ErrorData::invalid_params(message, None))
     }
 

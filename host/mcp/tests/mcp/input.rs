@@ -340,7 +340,7 @@ async fn a_changed_state_of_a_call_is_refused() {
     let changed = retry(format!("{state}x"), json!({"action": "accept"})).await.unwrap_err();
     let ServiceError::McpError(changed) = changed else { panic!("{changed}") };
     assert_eq!(changed.code.0, -32602);
-    assert_eq!(changed.message, "`requestState` does not belong to this call; leave it out to begin the call anew");
+    assert_eq!(changed.message, "`requestState` does not belong to this call; omit it to start the call again");
     let invalid = retry(state.clone(), json!(5)).await.unwrap();
     assert!(matches!(invalid, CallToolResponse::InputRequired(_)), "{invalid:?}");
     let CallToolResponse::Complete(paid) = retry(state, json!({"action": "accept"})).await.unwrap() else {
