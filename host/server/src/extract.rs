@@ -169,7 +169,7 @@ pub(crate) fn check_content_encoding(headers: &HeaderMap) -> Result<(), ApiError
     Err(ApiError::new(
         StatusCode::UNSUPPORTED_MEDIA_TYPE,
         "UNSUPPORTED_MEDIA_TYPE",
-        format!("the body is encoded as `{coding}`; send it as it is, without the header `Content-Encoding`"),
+        format!("the body is encoded as `{coding}`; send it unencoded, without the header `Content-Encoding`"),
     ))
 }
 

@@ -117,7 +117,7 @@ async fn a_compressed_body_is_415() {
             request.header("content-encoding", coding).body("{}").send()
         };
         let body = problem(request("gzip").await.unwrap(), 415, "UNSUPPORTED_MEDIA_TYPE").await;
-        let expected = "the body is encoded as `gzip`; send it as it is, without the header `Content-Encoding`";
+        let expected = "the body is encoded as `gzip`; send it unencoded, without the header `Content-Encoding`";
         assert_eq!(body["detail"], expected, "{path}");
         assert_ne!(request("identity").await.unwrap().status(), 415, "{path}");
     }
