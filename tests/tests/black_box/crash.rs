@@ -181,7 +181,7 @@ async fn a_call_that_must_not_be_repeated_is_not_made_again_after_a_kill() -> Re
     assert_eq!(server.counts(), BTreeMap::from([("/a".to_owned(), 1), ("/hang".to_owned(), 1)]));
     let answer = event::parts(&resumed[0]).nth(1).context("the second answer")?;
     let error = event::text_at(answer, "/functionResponse/response/error");
-    assert!(error.starts_with("interrupted: the host died during this call, and nobody knows"), "{answer}");
+    assert!(error.starts_with("interrupted: the host died during this call, and it is unknown"), "{answer}");
     assert_eq!(event::texts(&resumed).last().map(String::as_str), Some(error), "the model gets the error");
     Ok(())
 }
