@@ -66,6 +66,15 @@ impl From<ErrorData> for Incomplete {
     }
 }
 
+/// Returns the id of the session that the arguments name, or a new id.
+fn session_id(args: &JsonMap) -> Result<String, String> {
+    match args.get("session") {
+        None | Some(Value::Null) => Ok(new_event_id()),
+        Some(Value::String(session)) => Ok(session.clone()),
+        Some(_) => Err("`session` must be a string".into()),
+    }
+}
+
 impl McpService {
     /// Performs a call. Its failures are results, so that the client's model can read them.
     ///
@@ -107,11 +116,7 @@ impl McpService {
     ) -> Result<CallToolResult, Incomplete> {
         let text = args.get("message").and_then(Value::as_str);
         let text = text.ok_or_else(|| "`message` is missing; it must be a string".to_owned())?;
-        let session = match args.get("session") {
-            None | Some(Value::Null) => new_event_id(),
-            Some(Value::String(session)) => session.clone(),
-            Some(_) => return Err("`session` must be a string".to_owned().into()),
-        };
+        let session = session_id(args)?;
         let app = self.0.catalog.app(name).ok_or_else(|| format!("the app `{name}` is not loaded any more"))?;
         let client = Arc::new(CallInput::new(context, responses));
         let (session, mut message) = match state.run {
