@@ -87,6 +87,22 @@ impl Location {
     }
 }
 
+/// Returns the style and the schema of a parameter.
+///
+/// # Errors
+/// The beginning of a style that is not supported.
+fn style_and_schema(parameter: &Value, location: Location) -> Result<(Style, Option<&Value>), String> {
+    let content = parameter.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
+    if let Some((_, media)) = content {
+        return Ok((Style::Json, media.get("schema")));
+    }
+    let style = parameter.get("style").and_then(Value::as_str);
+    match location.style(style) {
+        Some(style) => Ok((style, parameter.get("schema"))),
+        None => Err(excerpt(style.unwrap_or_default(), 40)),
+    }
+}
+
 /// Converts a parameter, and adds its argument. Returns `None` if the host supplies it.
 pub(super) fn build<'d>(
     parameter: &'d Value,
@@ -104,20 +120,9 @@ pub(super) fn build<'d>(
     if is_ignored || is_supplied(location, name) {
         return Ok(None);
     }
-    let content = parameter.get("content").and_then(Value::as_object).and_then(|content| content.iter().next());
-    let (style, schema) = match content {
-        Some((_, media)) => (Style::Json, media.get("schema")),
-        None => {
-            let style = location.style(text("style")).ok_or_else(|| {
-                let style = excerpt(text("style").unwrap_or_default(), 40);
-                format!(
-                    "the parameter `{shown}` in {} has the style `{style}`, which is not supported",
-                    location.name()
-                )
-            })?;
-            (style, parameter.get("schema"))
-        }
-    };
+    let (style, schema) = style_and_schema(parameter, location).map_err(|style| {
+        format!("the parameter `{shown}` in {} has the style `{style}`, which is not supported", location.name())
+    })?;
     let mut schema = match schema {
         Some(schema) => arguments.converter.convert(schema)?,
         None => serde_json::json!({}),
