@@ -1,4 +1,4 @@
-//! When the session of a run is compacted, and the context that the summarizer runs in.
+//! Compaction of a run's session: when it starts, and the context that the summarizer runs in.
 
 use std::sync::Arc;
 

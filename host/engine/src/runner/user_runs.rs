@@ -1,4 +1,4 @@
-//! The number of active runs of each user.
+//! Counter of the active runs of each user.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
