@@ -1,4 +1,4 @@
-//! Who can reach a server, and what it offers them by default.
+//! Exposure of a server: the accepted `Host` headers, and the default functions of the developer UI.
 
 use std::path::Path;
 
