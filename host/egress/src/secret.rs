@@ -1,10 +1,10 @@
-//! Values that are never shown.
+//! Secrets: values that `Debug` output hides.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// An API key, or another value that is never shown. Its `Debug` output is `[hidden]`.
+/// An API key, or another secret value. Its `Debug` output is `[hidden]`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
