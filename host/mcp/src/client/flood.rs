@@ -1,4 +1,4 @@
-//! Limit of the rate at which a server may send notifications and requests.
+//! Rate limit (token bucket) for the notifications and requests of a server.
 
 use std::sync::Mutex;
 use std::time::Instant;
