@@ -1,4 +1,4 @@
-//! The number of requests of each client that are in progress.
+//! Concurrency limit: the number of requests in progress of each client.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

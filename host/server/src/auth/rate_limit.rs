@@ -1,4 +1,4 @@
-//! The number of requests of each client per minute (token bucket).
+//! Rate limit (token bucket): the number of requests of each client per minute.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The number of HTTP/2 requests in progress, of a peer and in total. Over HTTP/1.1 a connection has one at a time.
+//! Concurrency limit of HTTP/2 requests, per peer and in total. Over HTTP/1.1 a connection has one at a time.
 
 use std::sync::Arc;
 
