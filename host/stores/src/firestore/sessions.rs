@@ -12,10 +12,10 @@ mod change;
 mod events;
 mod history;
 mod journal;
-mod known;
 mod reads;
 mod retention;
 mod runs;
+mod session_cache;
 mod state;
 mod stored;
 
@@ -29,7 +29,7 @@ use hatchery_core::{
 };
 
 use self::change::Plan;
-use self::known::KnownSessions;
+use self::session_cache::SessionCache;
 use self::stored::{StoredSession, check_fence};
 use super::client::FirestoreClient;
 use super::document::fields;
@@ -45,7 +45,7 @@ pub struct FirestoreSessionService(Arc<Store>);
 pub(super) struct Store {
     client: FirestoreClient,
     names: Names,
-    known: KnownSessions,
+    cache: SessionCache,
 }
 
 impl FirestoreSessionService {
@@ -57,7 +57,7 @@ impl FirestoreSessionService {
     /// Stores sessions below the root collection of these properties.
     pub fn with_properties(client: FirestoreClient, properties: &FirestoreProperties) -> Self {
         let names = Names { root: properties.root_collection.clone() };
-        Self(Arc::new(Store { client, names, known: KnownSessions::default() }))
+        Self(Arc::new(Store { client, names, cache: SessionCache::default() }))
     }
 
     /// Runs an operation of several commits to completion, even if the caller is dropped.

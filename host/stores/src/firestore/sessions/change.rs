@@ -34,8 +34,8 @@ impl Store {
     /// and `fields`.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Busy`] if others were faster for too
-    /// long, and the errors of `plan`.
+    /// [`StoreError::SessionNotFound`] if the session does not exist, [`StoreError::Busy`] if others were faster for
+    /// too long, and the errors of `plan`.
     pub(super) async fn change<T>(
         &self,
         key: &SessionKey,
@@ -67,10 +67,10 @@ impl Store {
         stored: &StoredSession,
         writes: &[Write],
     ) -> Result<bool, StoreError> {
-        self.known.take(key);
+        self.cache.take(key);
         match (self.client.commit(writes).await?, writes.first()) {
             (Commit::Applied(time), Some(first)) => {
-                self.known.set(key, stored.after(first, time));
+                self.cache.set(key, stored.after(first, time));
                 Ok(true)
             }
             (Commit::Applied(_), None) => Ok(true),

@@ -59,7 +59,7 @@ impl Store {
     }
 
     async fn append_once(&self, key: &SessionKey, event: &Arc<Event>, fence: Option<u64>) -> Result<u64, StoreError> {
-        if let Some(revision) = self.append_to_known(key, event, fence).await? {
+        if let Some(revision) = self.append_to_cached(key, event, fence).await? {
             return Ok(revision);
         }
         let delta = &event.actions.state_delta;
@@ -81,15 +81,14 @@ impl Store {
         self.change(key, std::slice::from_ref(&name), &read, plan).await
     }
 
-    /// Appends an event to a session as it is known from the write before. Returns `None`, and has appended nothing, if
-    /// the session must be read.
-    async fn append_to_known(
+    /// Appends an event to the cached session. Returns `None`, and has appended nothing, if the session must be read.
+    async fn append_to_cached(
         &self,
         key: &SessionKey,
         event: &Event,
         fence: Option<u64>,
     ) -> Result<Option<u64>, StoreError> {
-        let Some(stored) = self.known.take(key) else { return Ok(None) };
+        let Some(stored) = self.cache.take(key) else { return Ok(None) };
         let changes_own = state::session_values(&event.actions.state_delta).next().is_some();
         if changes_own || check_fence(key, &stored, fence).is_err() {
             return Ok(None);

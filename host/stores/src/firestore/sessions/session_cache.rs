@@ -1,4 +1,4 @@
-//! Sessions as this process has written them last.
+//! Session cache: the documents of sessions after the last write of this process.
 //!
 //! The next append begins with them instead of a read. If another host has written since, the commit's condition does
 //! not hold, and the session is read.
@@ -15,10 +15,10 @@ use super::stored::StoredSession;
 const MAX_SESSIONS: usize = 4_096;
 
 #[derive(Default)]
-pub(super) struct KnownSessions(Mutex<HashMap<SessionKey, StoredSession>>);
+pub(super) struct SessionCache(Mutex<HashMap<SessionKey, StoredSession>>);
 
-impl KnownSessions {
-    /// Returns a session, which is no longer known until it is [set](KnownSessions::set) again.
+impl SessionCache {
+    /// Removes and returns a session.
     pub(super) fn take(&self, key: &SessionKey) -> Option<StoredSession> {
         self.sessions().remove(key)
     }
