@@ -54,7 +54,7 @@ pub enum StoreError {
         /// The rule that it breaks.
         reason: &'static str,
     },
-    /// The service cannot do what is asked, and will not be able to.
+    /// The service does not support the request, and repeating it fails again.
     #[error("{0}")]
     InvalidRequest(String),
     /// A quota is exhausted.

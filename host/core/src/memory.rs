@@ -127,8 +127,8 @@ pub trait MemoryService: Send + Sync {
         0
     }
 
-    /// Completes what is in progress and closes files, at the end of a program. Later calls may fail. The default does
-    /// nothing.
+    /// Completes operations in progress and closes files, at the end of a program. Later calls may fail. The default
+    /// does nothing.
     async fn close(&self) {}
 
     /// Returns the entries that match the query best, best first.

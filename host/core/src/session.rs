@@ -332,8 +332,8 @@ pub trait SessionService: Send + Sync {
         Ok(())
     }
 
-    /// Completes what is in progress and closes files, at the end of a program. Later calls may fail. The default does
-    /// nothing.
+    /// Completes operations in progress and closes files, at the end of a program. Later calls may fail. The default
+    /// does nothing.
     async fn close(&self) {}
 
     /// Returns at most `limit` sessions of an app that have expired by a rule and that no turn holds, least recently

@@ -2,8 +2,7 @@
 //! attributes follow OpenTelemetry's GenAI conventions, with further ones that ADK's clients read.
 //!
 //! Recording is cheap: nothing is serialized, and requests of models are shared with the run. Only the arguments and
-//! results of tools are copied. Exporters serialize what they need, when they need it. Without an exporter nothing is
-//! recorded.
+//! results of tools are copied. Exporters serialize data on demand. Without an exporter nothing is recorded.
 
 mod content;
 mod data;
