@@ -1,5 +1,6 @@
 //! Rewinds of ADK's runner, which imported sessions may have: an event that annuls the events before it, from the
-//! beginning of a run on. They stay in the log, and are not part of prompts. A rewind by this host removes events instead.
+//! beginning of a run on. They stay in the log, and are not part of prompts. A rewind by this host removes events
+//! instead.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use imbl::Vector;
 const REWIND: &str = "rewindBeforeInvocationId";
 
 /// Returns the run from whose beginning on an event annuls those before it; `None` if it annuls none. Agents cannot
-/// rewind: they could hide what others have said.
+/// rewind: they could hide events of others.
 fn rewound_run(event: &Event) -> Option<&str> {
     let run = event.actions.extra.get(REWIND)?.as_str()?;
     (event.author == USER_AUTHOR).then_some(run)

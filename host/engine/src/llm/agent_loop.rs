@@ -1,7 +1,7 @@
 //! The agent loop: a state machine without I/O that decides the next action of an LLM agent.
 //!
-//! The driver performs the action that [`AgentLoop::next_action`] returns, and records the event that came of it.
-//! Recording the stored events of an interrupted run brings the loop to the state that the run had.
+//! The driver performs the action that [`AgentLoop::next_action`] returns, and records the resulting event. Recording
+//! the stored events of an interrupted run brings the loop to the state that the run had.
 
 use std::sync::Arc;
 

@@ -53,7 +53,8 @@ impl<'a> RunningBatches<'a> {
         }
     }
 
-    /// Awaits `work` while the calls continue: they may hold what it waits for, and have timeouts of their own.
+    /// Awaits `work` while the calls continue: they may hold a resource that it waits for, and have timeouts of their
+    /// own.
     pub(super) async fn run_during<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         loop {
@@ -98,8 +99,8 @@ impl<'a> RunningTools<'a> {
         }));
     }
 
-    /// Cancels calls. The calls of one message run together, so they end once all of them are cancelled. Unknown ids are
-    /// not kept: the model of a component can send any number of them.
+    /// Cancels calls. The calls of one message run together, so they end once all of them are cancelled. Unknown ids
+    /// are not kept: the model of a component can send any number of them.
     pub(super) fn cancel(&mut self, ids: &[String]) {
         for id in ids {
             if let Some(is_expected) = self.is_expected.get_mut(id) {
