@@ -157,7 +157,7 @@ impl Connections {
         self.mcp_servers.close().await;
     }
 
-    /// Ends what code executors keep, those that were withdrawn before included.
+    /// Releases the resources of all code executors, including withdrawn ones.
     pub(super) async fn close_executors(&self) {
         let executors = std::mem::take(&mut self.parts.lock_unpoisoned().executors);
         executors.into_values().flatten().for_each(|executor| self.begin_closing(executor));

@@ -1,7 +1,7 @@
 //! The configuration in force, and its replacement while the host runs.
 //!
 //! A changed configuration is checked as a whole. Everything that can fail is prepared first: model providers, plugins,
-//! indexes, and what [subscribers](ConfigSubscriber) make of it. If one of them refuses, the previous configuration
+//! indexes, and the changes of [subscribers](ConfigSubscriber). If one of them refuses, the previous configuration
 //! stays in force. Otherwise each part is swapped for its successor. Runs in progress keep the parts that they have
 //! started with.
 

@@ -10,11 +10,11 @@ use super::Host;
 /// How long [`Host::stop`] waits for runs that it has cancelled, and for a change of the configuration in progress.
 const MAX_RUN_WAIT: Duration = Duration::from_secs(2);
 
-/// How long plugins, connections and code executors may take to close. Those that run code in containers give up
-/// earlier.
+/// Timeout for closing plugins, connections and code executors. Executors that run code in containers have a shorter
+/// one.
 const MAX_CLOSE_WAIT: Duration = Duration::from_secs(11);
 
-/// How long the services of sessions and memory may take to complete what they do.
+/// Timeout of the services of sessions and memory for completing their work.
 const MAX_STORE_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a wait takes at most without a log line.
