@@ -1,7 +1,7 @@
 //! Adds grants to the text of `hatchery.yaml`. Comments, order, layout and line ends are preserved.
 //!
-//! The text is edited line by line, as a person would. The result is then parsed and compared with what it should mean,
-//! so that a layout that is not understood is an error and never a wrong grant.
+//! The text is edited line by line, as a person would. The result is then parsed and compared with the intended
+//! configuration, so that a layout that is not understood is an error and never a wrong grant.
 
 use hatchery_core::without_byte_order_mark;
 use serde_yaml::{Mapping, Value};

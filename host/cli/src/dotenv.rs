@@ -63,8 +63,8 @@ struct EnvFile {
 }
 
 impl DotEnv {
-    /// Reads the files. A file that does not exist has no variables, and neither has a folder of this name, which may be
-    /// a virtual environment of Python. Other errors are returned.
+    /// Reads the files. A file that does not exist has no variables. The same applies to a folder of this name, which
+    /// may be a virtual environment of Python. Other errors are returned.
     pub fn read(source: &DotEnvSource) -> anyhow::Result<Self> {
         let mut read = Self::default();
         let files = source.folders.iter().map(|folder| folder.join(FILE_NAME));

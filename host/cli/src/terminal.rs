@@ -131,8 +131,8 @@ fn stty(args: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Returns the string with visible control characters instead of ones that control the terminal. Line breaks and tabs are
-/// kept.
+/// Returns the string with visible control characters instead of ones that control the terminal. Line breaks and tabs
+/// are kept.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     let is_escaped = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_escaped) {

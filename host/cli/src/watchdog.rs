@@ -1,4 +1,4 @@
-//! The watchdog of a stop: aborts a process that hangs, and names what it waits for.
+//! The watchdog of a stop: aborts a process that hangs, and names the step at which it hangs.
 
 use std::io;
 use std::sync::mpsc::{Sender, channel};
@@ -45,7 +45,7 @@ impl Watchdog {
         Ok(Self { step })
     }
 
-    /// Names what the stop waits for from now on.
+    /// Sets the name of the current step of the stop.
     pub fn enter(&self, step: &'static str) {
         *self.step.lock_unpoisoned() = step;
     }

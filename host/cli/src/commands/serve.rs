@@ -178,7 +178,7 @@ pub async fn serve(
     load_result.map(|()| Outcome::Success)
 }
 
-/// A host that was started, and what belongs to it.
+/// A running host, with its configuration file and its telemetry.
 struct StartedHost {
     host: Host,
     config_file: PathBuf,
@@ -276,7 +276,7 @@ async fn open_server(
     let config = ServedConfig::server(args, &listen, &change)?;
     let (root, has_dev_ui) = (config.path_of(""), config.dev_ui() != DevUi::Off);
     let (has_auth, is_tls) = (config.auth.is_some(), config.tls.is_some());
-    // Spans contain what is sent to models, which only the operator may read.
+    // Spans contain prompts, which only the operator may read.
     host.traces().set_enabled(config.dev_ui() == DevUi::Full);
     let in_force = Config { server: config, ..Config::clone(&used) };
     let settings = SettingsReport::new(&in_force, config_file, args.settings(dir), |name| std::env::var_os(name));
@@ -326,7 +326,7 @@ fn server_config(
     Ok(ServerConfig { allowed_hosts, base_path, dev_ui: Some(dev_ui), dev_ui_folder, ..config })
 }
 
-/// Returns the state of a server with what the host has for every server.
+/// Returns the state of a server, with the parts of the host that all servers share.
 fn state_builder(host: &Host, config: Config) -> AppStateBuilder {
     AppState::builder(host.runner().clone(), host.apps().clone(), config.server)
         .mcp(host.mcp_service(CallerOrigin::Http, Vec::new()), host.mcp_servers().clone())

@@ -29,7 +29,7 @@ pub fn unpack(files: &[&[EmbeddedFile]], folder: &Path) -> anyhow::Result<PathBu
         let path = folder.join(name);
         let parent = path.parent().unwrap_or(folder);
         std::fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
-        // An unchanged file keeps its modification time, by which cargo decides what to compile.
+        // An unchanged file keeps its modification time, so cargo does not compile it again.
         if std::fs::read_to_string(&path).is_ok_and(|written| written == *text) {
             continue;
         }
