@@ -20,8 +20,8 @@ impl Container {
     pub(super) async fn start(engine: &Engine, body: Value, permit: OwnedSemaphorePermit) -> Result<Self, EngineError> {
         let name = format!("hatchery-{}", new_event_id());
         let container = Self { engine: engine.clone(), name, permit: Some(permit) };
-        // The engine may carry out a request that is given up, so it is not: without an owner, the container is removed
-        // when it has started.
+        // The engine may carry out a cancelled request, so the request is never cancelled: a container without an owner
+        // is removed when it has started.
         let starting = tokio::spawn(async move {
             container.engine.create(&container.name, &body).await?;
             container.engine.start(&container.name).await?;
