@@ -62,7 +62,7 @@ fn create_file(path: &Path, access: FileAccess) -> io::Result<File> {
 }
 
 /// Calls `create` with hidden names in the folder of `path` until one is free. Returns the path of the file or folder,
-/// and what `create` returned. Containers that share a folder may have processes with the same id, so an existing file
+/// and the result of `create`. Containers that share a folder may have processes with the same id, so an existing file
 /// may belong to another process.
 ///
 /// # Errors
