@@ -98,7 +98,7 @@ impl McpService {
         self
     }
 
-    /// Replaces what clients may use, and the number of runs from which calls are refused. Clients are notified that the
+    /// Replaces the exposed items, and the number of runs from which calls are refused. Clients are notified that the
     /// tools have changed.
     pub fn reconfigure(&self, exposure: Exposure, max_runs: usize) {
         let before = self.0.settings.swap(Arc::new(ServiceSettings { exposure, max_runs }));

@@ -78,7 +78,7 @@ pub(super) fn start(
     Ok(StartedProcess { process: Process { child, group, stderr, last_line }, stdin, stdout })
 }
 
-/// Logs standard error until its end: a process whose pipe is closed earlier may die of it.
+/// Logs standard error until its end: a process whose pipe is closed earlier may be killed by SIGPIPE.
 async fn log_lines(server: Arc<str>, stderr: ChildStderr, last_line: Arc<Mutex<String>>) {
     let mut lines = FramedRead::new(stderr, LinesCodec::new_with_max_length(MAX_LOG_LINE));
     loop {
