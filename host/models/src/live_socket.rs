@@ -115,7 +115,7 @@ impl LiveConnection for SocketConnection {
         if task.is_finished() {
             return;
         }
-        // Otherwise `receive` is waiting, and takes what the task delivers.
+        // Otherwise `receive` is waiting, and takes the messages of the task.
         if let Ok(mut responses) = self.responses.try_lock() {
             responses.close();
         }
