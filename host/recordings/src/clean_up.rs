@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::FILE_NAME;
 use crate::location::RecordingRoot;
 
-/// Age from which temporary files are removed. Until then somebody may want to see what the killed process recorded;
-/// later they only keep forgotten prompts and answers.
+/// Age from which temporary files are removed. Until then they help to examine a killed process; later they only keep
+/// forgotten prompts and answers.
 const MIN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes the temporary files of recordings that no process writes any more. Failures are only logged.
