@@ -44,8 +44,8 @@ pub(crate) async fn read_text(path: &Path) -> Result<Option<String>, RegistryErr
     read(path).await?.map(|bytes| String::from_utf8(bytes).map_err(not_utf8)).transpose()
 }
 
-/// Writes a file atomically: concurrent readers see the old content or the new one. Removes what killed writers of it
-/// have left.
+/// Writes a file atomically: concurrent readers see the old content or the new one. Removes the temporary files that
+/// killed writers of it have left.
 pub(crate) async fn write(path: &Path, bytes: Vec<u8>) -> Result<(), RegistryError> {
     let target = path.to_owned();
     let write = move || {

@@ -51,8 +51,8 @@ struct TokenResponse {
     access_token: Option<String>,
 }
 
-/// Requests the challenge of a registry and returns the authorization that it requires. Some registries have none here,
-/// and one for what not everybody may do.
+/// Requests the challenge of a registry and returns the authorization that it requires. Some registries have no
+/// challenge here, but one for restricted requests.
 pub(super) async fn authorize(transport: &Transport<'_>, actions: &str) -> Result<Authorization, RegistryError> {
     let response = transport.send(transport.http.get(transport.url("v2/")?)).await?;
     let challenge = challenge_of(&response);
