@@ -34,7 +34,7 @@ struct Login {
 pub(super) enum LoginCredential {
     /// An API key, which may be withdrawn before the login ends.
     Key(Hash),
-    /// A token, by its owner and what has verified it. It is void once tokens are verified with other settings.
+    /// A token, by its owner and its verifier. It becomes invalid once tokens are verified with other settings.
     Token(Principal, Weak<Tokens>),
 }
 

@@ -37,7 +37,7 @@ impl Drop for StreamWindow {
     }
 }
 
-/// Translates a request for a WebSocket. Returns true if it is one. Those for other protocols are for no route.
+/// Translates a request for a WebSocket. Returns true if it is one. Requests for other protocols match no route.
 pub(super) fn translate_request<B>(request: &mut Request<B>, window: &Arc<Window>, permit: &Arc<StreamPermit>) -> bool {
     if request.method() != Method::CONNECT {
         return false;
