@@ -60,7 +60,7 @@ impl<K: Eq + Hash + Clone> KeyedLock<K> {
     pub(crate) async fn acquire(&self, key: K, access: LockMode, timeout: Duration) -> Option<KeyedLockGuard<'_, K>> {
         let lock = self.locks().entry(key.clone()).or_default().clone();
         let mut guard = KeyedLockGuard { owner: self, key, lock: Some(lock.clone()), guard: None };
-        // Nearly always there is nothing to wait for. Waiting callers have taken what is free, so this is fair.
+        // Usually the lock is free. Waiting callers have acquired it already if it is, so this is fair.
         let free = match access {
             LockMode::Shared => lock.clone().try_read_owned().ok().map(Guard::Shared),
             LockMode::Exclusive => lock.clone().try_write_owned().ok().map(Guard::Exclusive),

@@ -52,7 +52,7 @@ pub use sqlite::Durability;
 pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};
 
 /// Returns services that keep sessions and memory in the Firestore database of a client, with these artifacts and
-/// models and the default [`Quotas`]. A runner with them is what ADK for Java calls `FirestoreDatabaseRunner`.
+/// models and the default [`Quotas`]. ADK for Java calls a runner with them `FirestoreDatabaseRunner`.
 #[cfg(feature = "firestore")]
 pub fn in_firestore(
     client: firestore::FirestoreClient,

@@ -36,7 +36,7 @@ const MIN_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_COMMIT_WRITES: usize = 400;
 const MAX_COMMIT_BYTES: usize = 3 * 1024 * 1024;
 
-/// More than this is too much for a document, together with its name and what Firestore adds.
+/// More than this is too much for a document, together with its name and Firestore's overhead.
 const MAX_DOCUMENT_BYTES: usize = 1_000_000;
 
 /// Maximum number of documents that one request reads by name, or lists.

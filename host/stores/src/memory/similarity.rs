@@ -50,7 +50,7 @@ impl SimilaritySearch {
         Self { name: name.into(), embedder, min_similarity: DEFAULT_MIN_SIMILARITY }
     }
 
-    /// Sets the least cosine of similar texts, from -1 to 1. The default is 0.3.
+    /// Sets the minimum cosine of similar texts, from -1 to 1. The default is 0.3.
     #[must_use]
     pub fn with_min_similarity(self, min_similarity: f64) -> Self {
         Self { min_similarity, ..self }

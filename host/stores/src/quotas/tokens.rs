@@ -1,4 +1,4 @@
-//! The tokens that users have used today. The stored events have them; what is read once a day is updated as
+//! The tokens that users have used today. The stored events have them; a total that is read once a day is updated as
 //! events are appended.
 
 use std::collections::{HashMap, HashSet};

@@ -115,7 +115,7 @@ impl MemorySessions {
         Timestamp::from_micros(self.last_created.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Creates a session, with what `fill` adds to it. Returns it without events.
+    /// Creates a session, which `fill` completes. Returns it without events.
     fn insert(&self, key: SessionKey, fill: impl FnOnce(&mut StoredSession)) -> Result<Session, StoreError> {
         let user = self.user_or_new(&key);
         let created = self.creation_time();

@@ -2,8 +2,8 @@
 //!
 //! An event is one row with its unchanged JSON. Reading a session reads the rows of its events and state through
 //! indexes, so other sessions and, with [`EventWindow::AfterRevision`], earlier events cost nothing. An append is one
-//! row, a few counters and the changed state keys. [`Durability`] determines what a crash can lose; it is never a part
-//! of an append.
+//! row, a few counters and the changed state keys. [`Durability`] determines the data that a crash can lose; it is
+//! never a part of an append.
 //!
 //! Writes of all sessions share one writing thread and its [transactions](crate::sqlite).
 

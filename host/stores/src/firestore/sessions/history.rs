@@ -208,8 +208,8 @@ impl Store {
             // Another host has completed it, or removed it.
             _ => false,
         };
-        // The first commit decides about a rewind. To do it again would remove what was appended after another host has
-        // completed it.
+        // The first commit decides about a rewind. Repeating it would remove events that were appended after another
+        // host has completed it.
         Ok(is_complete || status == Status::Trimming)
     }
 

@@ -22,7 +22,7 @@ pub(super) struct StoredSession {
     /// The JSON of the events, if the session is idle.
     pub(super) packed: Option<Box<[Bytes]>>,
     pub(super) last_used: Instant,
-    /// Whether it is one of the sessions in use.
+    /// True if the session is in the list of sessions in use.
     pub(super) is_queued: bool,
     /// The session's own state when it was created.
     pub(super) initial_state: State,
