@@ -16,7 +16,7 @@ impl CountingAllocator {
         ALLOCATED.load(Ordering::Relaxed)
     }
 
-    /// Returns the most bytes that were allocated at a time since [`CountingAllocator::reset_peak`].
+    /// Returns the maximum number of bytes that were allocated at a time since [`CountingAllocator::reset_peak`].
     pub fn peak() -> isize {
         PEAK.load(Ordering::Relaxed)
     }
