@@ -40,8 +40,7 @@ impl FolderWatch {
         Self { directory, root, watcher, watched, has_failed: false, moved, _wake: wake }
     }
 
-    /// Watches exactly these folders. Returns true if there are new ones: what was written to them before caused no
-    /// event.
+    /// Watches exactly these folders. Returns true if there are new ones: earlier writes to them caused no event.
     pub(super) fn update(&mut self, folders: &BTreeSet<PathBuf>) -> bool {
         let Some(watcher) = &mut self.watcher else { return false };
         let moved = std::mem::take(&mut *self.moved.lock_unpoisoned());

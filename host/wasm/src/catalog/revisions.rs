@@ -288,7 +288,7 @@ mod tests {
         assert!(revisions.names().unwrap().is_empty() && listed(&revisions).is_empty());
         let [a, b, c] = ["a", "b", "c"].map(|text| (text.as_bytes(), sha256(text.as_bytes())));
         let store = |(bytes, hash): &(&[u8], String)| {
-            // File systems have a coarse clock, so what has served is made older.
+            // File systems have a coarse clock, so the served revision is made older.
             for earlier in listed(&revisions) {
                 let copy = fs::File::options().write(true).open(revisions.path("swap", &earlier)).unwrap();
                 let served = copy.metadata().unwrap().modified().unwrap();

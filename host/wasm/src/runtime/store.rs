@@ -290,8 +290,8 @@ impl Sandbox {
         Ok(permits)
     }
 
-    /// Reserves memory for what the host makes of the answer of a call, until the returned guard is dropped. It counts
-    /// like the memory of an instance that is called in the run with this key.
+    /// Reserves memory for the values that the host creates from the answer of a call, until the returned guard is
+    /// dropped. It counts like the memory of an instance that is called in the run with this key.
     ///
     /// # Errors
     /// If there is no memory for it.

@@ -258,7 +258,7 @@ impl InstanceMemory {
         Ok(())
     }
 
-    /// Returns the most bytes that were in use since the last call of the instance began.
+    /// Returns the maximum number of bytes in use since the last call of the instance began.
     pub(crate) fn peak(&self) -> u64 {
         self.state().peak
     }

@@ -124,8 +124,8 @@ pub(crate) fn object_size(entries: usize) -> u64 {
     list_size(2 * entries)
 }
 
-/// Returns the most bytes that JSON takes after parsing, which can be a hundred times its text. Counts lists as
-/// [`list_size`] and objects as [`object_size`].
+/// Returns the maximum number of bytes that JSON takes after parsing, which can be a hundred times its text. Counts
+/// lists as [`list_size`] and objects as [`object_size`].
 pub(crate) fn parsed_size(json: &str) -> u64 {
     let (mut nodes, mut is_text, mut is_escaped) = (1_u64, false, false);
     for byte in json.bytes() {

@@ -56,7 +56,7 @@ impl PendingWrites {
         self.reservations.clear();
     }
 
-    /// Returns the most bytes of one answer of the host.
+    /// Returns the maximum number of bytes of one answer of the host.
     pub(crate) fn limit(&self) -> u64 {
         self.limits.result
     }

@@ -239,7 +239,7 @@ fn describe(value: &Value) -> String {
     }
 }
 
-/// Returns the most bytes that a value takes as JSON.
+/// Returns the maximum number of bytes that a value takes as JSON.
 pub(super) fn size(value: &Val) -> u64 {
     JSON_NODE + contents_size(value)
 }
