@@ -66,7 +66,7 @@ impl Answer {
     }
 
     /// Sends the next part of the answer: a part such as a function call, a content, or a response with the finish
-    /// reason and the token usage. It contains only what is new. Waits until it is taken.
+    /// reason and the token usage. It contains only new content. Waits until it is taken.
     ///
     /// # Errors
     /// `CANCELLED` if the answer is no longer read: return this error.
