@@ -1,9 +1,9 @@
 //! `cargo xtask instructions`: counts the instructions of hot paths with valgrind and compares them with
 //! `tests/instructions.txt`.
 //!
-//! Counts do not depend on the speed or the load of the machine. They are counted in the dev build, which the tests need
-//! anyway: they show work that was added, not what the optimiser makes of it. A path is taken twice with different
-//! counts, and the difference is what it costs; starting the program is not included.
+//! Counts do not depend on the speed or the load of the machine. They are counted in the dev build, which the tests
+//! need anyway: they show added work before optimisation. A path is taken twice with different counts, and the
+//! difference is what it costs; starting the program is not included.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Profile-guided optimization (PGO): the command is built with counters, serves a load test, and is built again for
-//! what the counters say. What no client made it run is kept small and out of the way of the rest.
+//! Profile-guided optimization (PGO): the command is built with counters, serves a load test, and is built again with
+//! the collected profile. Code that the load test did not run is kept small and separate from the rest.
 
 use std::fs;
 use std::path::{Path, PathBuf};

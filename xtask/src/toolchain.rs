@@ -37,7 +37,7 @@ fn check_c_compiler(configured: Option<OsString>) -> anyhow::Result<()> {
     }
 }
 
-/// Installs a package with `apt-get`, as root on Debian. Callers check whether what they need exists then.
+/// Installs a package with `apt-get`, as root on Debian. Callers check the result themselves.
 pub fn install_debian_package(name: &str) {
     let run = |args: &[&str]| {
         let mut apt = Command::new("apt-get");
