@@ -284,8 +284,8 @@ pub trait ArtifactService: Send + Sync {
         }
     }
 
-    /// Returns the maximum number of bytes that a streamed save or load holds in memory. `None` if the whole artifact is
-    /// held, as by the default methods.
+    /// Returns the maximum number of bytes that a streamed save or load holds in memory. `None` if the whole artifact
+    /// is held, as by the default methods.
     fn stream_buffer(&self) -> Option<usize> {
         None
     }
@@ -321,8 +321,8 @@ pub trait ArtifactService: Send + Sync {
     async fn delete(&self, session: &SessionKey, name: &str) -> Result<(), StoreError>;
 
     /// Returns the storage used by the artifacts of the session and of its user. The default reads every version that
-    /// the session sees, and does not count the versions of the user's other sessions: implementations should keep running
-    /// totals.
+    /// the session sees, and does not count the versions of the user's other sessions: implementations should keep
+    /// running totals.
     async fn usage(&self, session: &SessionKey) -> Result<ArtifactUsage, StoreError> {
         let mut usage = ArtifactUsage::default();
         for name in self.list(session).await? {

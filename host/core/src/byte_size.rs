@@ -11,8 +11,8 @@ const UNITS: [(&str, u64); 8] = [
     ("", 1),
 ];
 
-/// Parses a number of bytes such as `16 MiB`, `1.5gib`, `500kB` or `1048576`. Units are case-insensitive. A fraction of a
-/// byte is dropped.
+/// Parses a number of bytes such as `16 MiB`, `1.5gib`, `500kB` or `1048576`. Units are case-insensitive. A fraction of
+/// a byte is dropped.
 ///
 /// # Errors
 /// A message with an example, if the string is not a size, or the size does not fit into 64 bits.

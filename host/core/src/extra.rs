@@ -1,7 +1,7 @@
 //! Unknown JSON keys that are preserved.
 //!
-//! A type that preserves them lists by [`KnownKeys`] which keys have a field. These keys must not be in its [`Extra`]: they
-//! would be written in addition to the field, and parsing the JSON would return something else or fail.
+//! A type that preserves them lists by [`KnownKeys`] which keys have a field. These keys must not be in its [`Extra`]:
+//! they would be written in addition to the field, and parsing the JSON would return something else or fail.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;

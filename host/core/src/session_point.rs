@@ -20,8 +20,8 @@ impl SessionPoint {
     /// Returns the revision of the session at this point.
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`], [`StoreError::InvalidRequest`] if the session has no such event, and others of the
-    /// service.
+    /// [`StoreError::SessionNotFound`], [`StoreError::InvalidRequest`] if the session has no such event, and others of
+    /// the service.
     pub async fn revision(&self, sessions: &dyn SessionService, key: &SessionKey) -> Result<u64, StoreError> {
         let id = match self {
             Self::EventId(id) => id,

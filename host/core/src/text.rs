@@ -1,5 +1,5 @@
-//! Text in messages, paths and files: excerpts, escapes, truncation, lists of names, nouns after counts, percent-encoding, byte
-//! order marks.
+//! Text in messages, paths and files: excerpts, escapes, truncation, lists of names, nouns after counts,
+//! percent-encoding, byte order marks.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,8 +9,8 @@ pub fn excerpt(text: &str, max: usize) -> String {
     truncate_bytes(text, max).escape_debug().to_string()
 }
 
-/// Escapes line ends and other control characters except tabs, so that a text from a component, a client or a peer cannot
-/// look like a line of the log.
+/// Escapes line ends and other control characters except tabs, so that a text from a component, a client or a peer
+/// cannot look like a line of the log.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     let is_control = |c: char| c.is_control() && c != '\t' || matches!(c, '\u{2028}' | '\u{2029}');
     if !text.contains(is_control) {

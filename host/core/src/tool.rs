@@ -102,8 +102,8 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Returns true if a call that was interrupted by a crash may be repeated (the default). If false, the model gets an
-    /// error instead, because the effect of the call is unknown.
+    /// Returns true if a call that was interrupted by a crash may be repeated (the default). If false, the model gets
+    /// an error instead, because the effect of the call is unknown.
     fn is_idempotent(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! Wrappers (decorators) of tools, toolsets, models, and services of sessions and runs: each forwards all methods to the
-//! one inside and overrides the methods that it changes.
+//! Wrappers (decorators) of tools, toolsets, models, and services of sessions and runs: each forwards all methods to
+//! the one inside and overrides the methods that it changes.
 //!
 //! A type that implements [`WrapperTool`] is a [`Tool`], and so on for the others. The blanket implementations name
 //! every method of the trait that they implement, default methods included; the lint on them fails the build when one

@@ -99,8 +99,8 @@ pub trait WrapperSessionService: Send + Sync {
         self.inner().begin_turn(key, previous, lease).await
     }
 
-    /// See [`SessionService::open_turn`]. By default [`Self::begin_turn`] and [`Self::get`] of the wrapper, which may change
-    /// what they return.
+    /// See [`SessionService::open_turn`]. By default [`Self::begin_turn`] and [`Self::get`] of the wrapper, which may
+    /// change what they return.
     async fn open_turn(
         &self,
         key: &SessionKey,
