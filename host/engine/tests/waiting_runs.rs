@@ -1,5 +1,5 @@
-//! Memory and tasks of runs that wait for a person. The only test of this file, because it counts the memory and tasks of the
-//! whole process.
+//! Memory and tasks of runs that wait for a person. The only test of this file, because it counts the memory and tasks
+//! of the whole process.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

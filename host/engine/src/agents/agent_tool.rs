@@ -207,8 +207,8 @@ fn has_text(event: &Event) -> bool {
     parts.any(|part| !part.thought && part.as_text().is_some_and(|text| !text.is_empty()))
 }
 
-/// Returns the answer of the tool call that the event ends in; several answers by the names of their tools, as a list if
-/// a tool has several. `None` if the answers are empty, like the answer of `exit_loop`.
+/// Returns the answer of the tool call that the event ends in; several answers by the names of their tools, as a list
+/// if a tool has several. `None` if the answers are empty, like the answer of `exit_loop`.
 fn tool_answer(event: &Event) -> Option<Value> {
     let mut answers = event.function_responses().filter(|answer| !answer.response.is_empty()).peekable();
     let first = answers.next()?;

@@ -3,8 +3,8 @@
 //! With [`Planner::PlanReAct`] the model writes its plan, its reasoning and its answer under tags. The text under the
 //! answer's tag is the answer, and the rest is marked as thought. Text before the first tag is a thought if a tag or a
 //! tool call follows, and otherwise the answer of a model that uses no tags. The parts of a stream are marked like the
-//! parts of the complete response, so text is buffered while it is ambiguous: before the first tag, and at the start of a
-//! tag.
+//! parts of the complete response, so text is buffered while it is ambiguous: before the first tag, and at the start of
+//! a tag.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Static instructions: the beginning of the system instruction that is the same in every request, so that providers find
-//! it in their prompt caches.
+//! Static instructions: the beginning of the system instruction that is the same in every request, so that providers
+//! find it in their prompt caches.
 //!
 //! System instructions are text, so that files of a static instruction become the first contents. The agent's other
 //! instruction may change from call to call. It becomes a content before the message that the agent answers, and stays
@@ -26,8 +26,8 @@ pub(super) fn add(instruction: &[Part], with_files: bool, system_instructions: &
     files
 }
 
-/// Inserts the agent's other instruction, if it has a text, before the current turn, which are the last `turn` contents,
-/// and `files` before all contents.
+/// Inserts the agent's other instruction, if it has a text, before the current turn, which are the last `turn`
+/// contents, and `files` before all contents.
 pub(super) fn insert(
     instruction: Option<&str>,
     files: Vec<Arc<Content>>,

@@ -31,9 +31,9 @@ pub enum RunUpdate {
 }
 
 impl Runner {
-    /// Follows a run of any host from a revision of its session on: each event that was stored after it comes once and in
-    /// order. Partial events come only while the run is one of this host: a message that is being streamed first comes as one
-    /// partial event with its text so far. `None` if there is no such run.
+    /// Follows a run of any host from a revision of its session on: each event that was stored after it comes once and
+    /// in order. Partial events come only while the run is one of this host: a message that is being streamed first
+    /// comes as one partial event with its text so far. `None` if there is no such run.
     ///
     /// # Errors
     /// The errors of the session service, and [`StoreError::InvalidRequest`] if it stores no runs.

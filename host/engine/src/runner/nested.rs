@@ -1,5 +1,5 @@
-//! Nested runs: apps that the code of a run runs. Their usage counts towards the limits of that run, and they never wait
-//! for a session.
+//! Nested runs: apps that the code of a run runs. Their usage counts towards the limits of that run, and they never
+//! wait for a session.
 //!
 //! A nested run is recorded in the journal: code that runs again because its own run is continued gets the events that
 //! the nested run has stored.

@@ -1,5 +1,6 @@
-//! Open calls in apps that are not resumable. A run that has asked a person, or called a tool whose result comes later, is
-//! stored as waiting, although its agents have ended. The answers come in the message of a later run, which ends the wait.
+//! Open calls in apps that are not resumable. A run that has asked a person, or called a tool whose result comes later,
+//! is stored as waiting, although its agents have ended. The answers come in the message of a later run, which ends the
+//! wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -6,8 +6,8 @@ use super::Runner;
 use crate::app::{App, MemoryAddition};
 
 impl Runner {
-    /// Notifies the services that a client has ended its use of a session, and adds its events to the memory of its user
-    /// if the settings of the app require that. Does not wait for a run in progress.
+    /// Notifies the services that a client has ended its use of a session, and adds its events to the memory of its
+    /// user if the settings of the app require that. Does not wait for a run in progress.
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`] if the session does not exist, and the errors of the services.

@@ -5,7 +5,8 @@ use hatchery_core::{RunError, Session, SessionKey, SessionPoint, StoreError, for
 use super::Runner;
 
 impl Runner {
-    /// Removes the events of a session after a point, as [`SessionService::rewind`](hatchery_core::SessionService::rewind).
+    /// Removes the events of a session after a point, as
+    /// [`SessionService::rewind`](hatchery_core::SessionService::rewind).
     ///
     /// # Errors
     /// [`StoreError::SessionNotFound`], [`StoreError::Busy`] while a run of the session is in progress,
@@ -28,8 +29,8 @@ impl Runner {
     /// [`SessionService::fork`](hatchery_core::SessionService::fork).
     ///
     /// # Errors
-    /// [`StoreError::SessionNotFound`], [`StoreError::SessionExists`], [`StoreError::InvalidRequest`] if the session has no
-    /// such point, and others of the service.
+    /// [`StoreError::SessionNotFound`], [`StoreError::SessionExists`], [`StoreError::InvalidRequest`] if the session
+    /// has no such point, and others of the service.
     pub async fn fork_session(
         &self,
         key: &SessionKey,

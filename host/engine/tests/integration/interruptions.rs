@@ -1,5 +1,5 @@
-//! Work that a resumed run does not repeat: the work of branches, of callbacks, of code that sets state, and questions to a
-//! person.
+//! Work that a resumed run does not repeat: the work of branches, of callbacks, of code that sets state, and questions
+//! to a person.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

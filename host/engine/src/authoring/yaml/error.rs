@@ -50,7 +50,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the message for a key of ADK that the host does not have, with the key to use instead. `None` for other errors.
+/// Returns the message for a key of ADK that the host does not have, with the key to use instead. `None` for other
+/// errors.
 fn replaced_key(message: &str) -> Option<String> {
     let key = message.strip_prefix("unknown field `")?.split('`').next()?;
     let advice = "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`";

@@ -39,8 +39,8 @@ impl CompactionPlan {
             .any(|item| matches!(item, HistoryItem::Event(event) if is_other(event) && event.timestamp <= self.end))
     }
 
-    /// Returns the event with the summary. Its id is derived from the time range, so that two hosts cannot append summaries
-    /// of the same events.
+    /// Returns the event with the summary. Its id is derived from the time range, so that two hosts cannot append
+    /// summaries of the same events.
     pub(super) fn compaction_event(&self, invocation_id: String, summary: Content) -> Arc<Event> {
         let compaction = Compaction {
             start_timestamp: self.start,

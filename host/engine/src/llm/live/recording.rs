@@ -21,8 +21,8 @@ pub(super) struct RecordedAudio {
 }
 
 impl Recording {
-    /// Starts to record a side of a run: `input` or `output`. `known` are the names of the session's artifacts, which may
-    /// have recordings of earlier conversations of the run.
+    /// Starts to record a side of a run: `input` or `output`. `known` are the names of the session's artifacts, which
+    /// may have recordings of earlier conversations of the run.
     pub(super) fn new(side: &'static str, run: &str, known: &[String]) -> Self {
         let prefix = prefix(side, run);
         let number = |name: &String| name.strip_prefix(&prefix)?.split_once('.')?.0.parse::<u32>().ok();
