@@ -134,8 +134,8 @@ impl A2aService {
         }
     }
 
-    /// Replaces the settings. `changes_push` is true if the egress policy of push notifications has changed. The new policy
-    /// also applies to running tasks, and notifications that were held back while push was disabled are sent.
+    /// Replaces the settings. `changes_push` is true if the egress policy of push notifications has changed. The new
+    /// policy also applies to running tasks, and notifications that were held back while push was disabled are sent.
     pub fn reconfigure(&self, settings: ServerSettings, changes_push: bool) {
         if changes_push {
             self.0.push.configure(settings.push.clone(), settings.push_limits);
