@@ -32,8 +32,8 @@
 //!
 //! The library changes no global state, with one exception: [`HostBuilder::start`] installs aws-lc-rs as the
 //! process-wide TLS provider of rustls unless one is installed. It needs a Tokio runtime with several threads. It sets
-//! neither an allocator nor a tracing subscriber; events of the [`audit`] log are `tracing` events, which the subscriber
-//! of the program receives.
+//! neither an allocator nor a tracing subscriber; events of the [`audit`] log are `tracing` events, which the
+//! subscriber of the program receives.
 
 pub mod audit;
 pub mod backup;
