@@ -205,7 +205,8 @@ fn config_with_key(address: SocketAddr) -> ServerConfig {
     ServerConfig::new(Transport::Http(HttpServer { url, ..HttpServer::default() }))
 }
 
-/// A server that closes each connection after one answer, and breaks off its answer to a call with the argument `breaks`.
+/// A server that closes each connection after one answer, and breaks off its answer to a call with the argument
+/// `breaks`.
 fn closing_peer() -> Router {
     let answer = |Json(message): Json<Value>| async move {
         let result = match message["method"].as_str() {
