@@ -168,8 +168,8 @@ fn is_invalid_key(body: &Value) -> bool {
     })
 }
 
-/// Returns the time after which Gemini accepts a request again, which is in the details of the error, such as `7.5s`. It
-/// sends no `Retry-After`.
+/// Returns the time after which Gemini accepts a request again, which is in the details of the error, such as `7.5s`.
+/// It sends no `Retry-After`.
 fn retry_delay(body: &Value) -> Option<Duration> {
     let mut details = body.pointer("/error/details")?.as_array()?.iter();
     let delay = details.find_map(|detail| detail.get("retryDelay")?.as_str())?;

@@ -35,10 +35,10 @@
 //! A turn with `user` but without `tool`, `result` and `step` does not match while a tool result is the last message.
 //! Otherwise a turn that calls a tool would call it forever.
 //!
-//! **Replies** (`reply`): a string, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are parallel
-//! calls) and `part: {…}` (any part in its JSON form, such as `inlineData`). Keys beside it: `finish_reason` (default
-//! `STOP`), `delay_ms`, `chunk_delay_ms`, and `error: {code, message, after}`, where `code` is an HTTP status or
-//! `auth`, `rate_limited`, `bad_request`, `server`, `network`, `timeout`, `bad_response`. Without `after` the call
+//! **Replies** (`reply`): a string, or a list of `text`, `thought`, `call: {name, args, id}` (several calls are
+//! parallel calls) and `part: {…}` (any part in its JSON form, such as `inlineData`). Keys beside it: `finish_reason`
+//! (default `STOP`), `delay_ms`, `chunk_delay_ms`, and `error: {code, message, after}`, where `code` is an HTTP status
+//! or `auth`, `rate_limited`, `bad_request`, `server`, `network`, `timeout`, `bad_response`. Without `after` the call
 //! fails, with `after: n` the stream breaks after n chunks.
 //!
 //! **Placeholders** in texts, in `args` and in error messages: `{user}`, `{number}` (the first number in the user's

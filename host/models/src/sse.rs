@@ -35,8 +35,8 @@ pub(crate) trait Decoder: Send + 'static {
     /// Decodes a payload. Returns the responses that it completes.
     fn decode(&mut self, payload: &str) -> Result<Vec<LlmResponse>, ModelError>;
 
-    /// Returns the remaining responses at the end of the stream, or an error if the provider has not marked the answer as
-    /// complete: a proxy may end a body early without an error.
+    /// Returns the remaining responses at the end of the stream, or an error if the provider has not marked the answer
+    /// as complete: a proxy may end a body early without an error.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError>;
 
     /// Returns true if the rest of the body is to be ignored.

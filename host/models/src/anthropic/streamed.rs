@@ -179,8 +179,8 @@ impl EventDecoder {
         }
     }
 
-    /// Returns the complete call of a block, if it is one. A call without arguments, and those after it, wait for the end
-    /// of the message: the block may have been cut off before its arguments.
+    /// Returns the complete call of a block, if it is one. A call without arguments, and those after it, wait for the
+    /// end of the message: the block may have been cut off before its arguments.
     fn stop_block(&mut self, index: u64) -> Vec<Part> {
         let is_waiting = self.calls.range(..index).next().is_some();
         if is_waiting || self.calls.get(&index).is_some_and(OpenCall::is_empty) {
