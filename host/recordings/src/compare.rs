@@ -66,8 +66,8 @@ fn remove_generated_id(call: &mut Value) {
     }
 }
 
-/// Rewrites arguments or a result at the end of a string as JSON with sorted keys. The string may contain them as JSON or
-/// as a Python literal.
+/// Rewrites arguments or a result at the end of a string as JSON with sorted keys. The string may contain them as JSON
+/// or as a Python literal.
 fn with_normalized_json(text: &str) -> String {
     let ends_of_markers = QUOTED_JSON_MARKERS.iter().filter_map(|marker| Some(text.find(marker)? + marker.len()));
     let Some((before, quoted)) = ends_of_markers.min().and_then(|index| text.split_at_checked(index)) else {
