@@ -116,8 +116,8 @@ impl<'a> Transport<'a> {
         self.url(&format!("v2/{}/{path}", self.reference.oci().repository()))
     }
 
-    /// Returns the challenge of a response to an anonymous request to `url`. A server that the registry redirects to gets
-    /// no login.
+    /// Returns the challenge of a response to an anonymous request to `url`. A server that the registry redirects to
+    /// gets no login.
     fn later_challenge(&self, response: &Response, url: &Url) -> Option<Challenge> {
         let is_asked = response.status() == StatusCode::UNAUTHORIZED
             && response.url().origin() == url.origin()
