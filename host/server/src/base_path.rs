@@ -14,8 +14,8 @@ const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/age
 /// Returns a request with the path of its route. The path that the client sent is its [`OriginalUri`].
 ///
 /// # Errors
-/// The response to a request outside of the base path, or for the base path without its slash, from which relative links
-/// would lead elsewhere.
+/// The response to a request outside of the base path, or for the base path without its slash, from which relative
+/// links would lead elsewhere.
 pub(crate) fn enter(base: &BasePath, mut request: Request) -> Result<Request, Box<Response>> {
     let uri = request.uri();
     let path = uri.path();

@@ -27,8 +27,8 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Starts to receive a body for a consumer that holds at most `buffer` bytes of it, or all of them. They are reserved
-    /// until the response is sent.
+    /// Starts to receive a body for a consumer that holds at most `buffer` bytes of it, or all of them. They are
+    /// reserved until the response is sent.
     pub(crate) fn start(parts: &Parts, body: Body, config: &ServerConfig, buffer: Option<usize>) -> Self {
         Self {
             body: body.into_data_stream(),

@@ -205,8 +205,8 @@ impl Connection {
     /// Handles a message.
     ///
     /// # Errors
-    /// If it is not a request, or cannot be handled. For an invalid request the client gets a message, and the connection
-    /// stays open.
+    /// If it is not a request, or cannot be handled. For an invalid request the client gets a message, and the
+    /// connection stays open.
     async fn handle(&mut self, text: &str) -> Result<(), ConnectionEnd> {
         self.idle_since = Instant::now();
         let memory = reserve_message(self.state.body_budget(), text.as_bytes()).map_err(ConnectionEnd::Refused)?;
