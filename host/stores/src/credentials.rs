@@ -1,8 +1,9 @@
 //! Credentials of users and of the host: in memory, or encrypted in a directory.
 //!
-//! The name of a file is a hash of the owner and the name of its credential. The file consists of a nonce of 12 bytes and
-//! the credential's JSON, encrypted with AES-256-GCM. The owner and the name are authenticated with it, so a file that is
-//! copied to another name cannot be decrypted. Several processes may share a directory if they have the same key.
+//! The name of a file is a hash of the owner and the name of its credential. The file consists of a nonce of 12 bytes
+//! and the credential's JSON, encrypted with AES-256-GCM. The owner and the name are authenticated with it, so a file
+//! that is copied to another name cannot be decrypted. Several processes may share a directory if they have the same
+//! key.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};

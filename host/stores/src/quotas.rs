@@ -23,8 +23,8 @@
 //! | `quotas.user_runs` | none | active runs of a user in an app |
 //! | `quotas.user_tokens_per_day` | none | tokens of models that a user of an app uses from midnight to midnight, UTC |
 //!
-//! 0 means no limit. The size of state is the size of its names and JSON values. When a quota is lowered, stored data is
-//! kept: it can be read, replaced by smaller data and deleted.
+//! 0 means no limit. The size of state is the size of its names and JSON values. When a quota is lowered, stored data
+//! is kept: it can be read, replaced by smaller data and deleted.
 
 mod artifacts;
 mod sessions;

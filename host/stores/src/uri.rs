@@ -95,8 +95,8 @@ pub async fn open_memory(uri: &str) -> Result<Arc<dyn MemoryService>, StoreError
 /// Opens the memory service of a URI with this durability, which applies to SQLite only, and a search by meaning.
 ///
 /// # Errors
-/// As [`open_memory`], and [`StoreError::InvalidRequest`] if the service has no search by meaning, as PostgreSQL without the
-/// extension `vector`.
+/// As [`open_memory`], and [`StoreError::InvalidRequest`] if the service has no search by meaning, as PostgreSQL
+/// without the extension `vector`.
 pub async fn open_memory_with(
     uri: &str,
     durability: Durability,

@@ -65,8 +65,8 @@ pub(super) fn to_file_name(name: &str) -> Result<String, StoreError> {
     Ok(file_name)
 }
 
-/// Encodes the name of an app, a user or a session as [`to_file_name`] does, but replaces the end of a long one by its hash.
-/// It need not be decoded.
+/// Encodes the name of an app, a user or a session as [`to_file_name`] does, but replaces the end of a long one by its
+/// hash. It need not be decoded.
 pub(super) fn to_owner_name(name: &str) -> String {
     let file_name = encode(name);
     if file_name.len() <= MAX_FILE_NAME_BYTES {

@@ -1,7 +1,8 @@
 //! Keyword search in memory.
 //!
-//! A search scans all entries of one user, so its cost grows with their number. There is no stemming: "run" does not find
-//! "running". With an embedder, messages of similar meaning are found too. Nothing is written to disk and nothing is evicted.
+//! A search scans all entries of one user, so its cost grows with their number. There is no stemming: "run" does not
+//! find "running". With an embedder, messages of similar meaning are found too. Nothing is written to disk and nothing
+//! is evicted.
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
@@ -17,8 +18,8 @@ use super::similarity::{SimilaritySearch, UnitVector, embedded_text, fuse};
 use super::tokenizer::{entry_words, query_words};
 
 /// A [`MemoryService`] that finds entries with at least one word of the query: those with most of the words first, then
-/// the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar meaning. Everything is lost
-/// when the process ends.
+/// the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar meaning.
+/// Everything is lost when the process ends.
 #[derive(Default)]
 pub struct KeywordMemory {
     users: RwLock<HashMap<AppAndUser, Sessions>>,

@@ -1,7 +1,8 @@
 //! Keyword search in a SQLite database, by its full-text index FTS5.
 //!
 //! The index has the words of each entry and its owner, so a search reads the entries of one user that have one of its
-//! words. There is no stemming: "run" does not find "running". With an embedder, messages of similar meaning are found too.
+//! words. There is no stemming: "run" does not find "running". With an embedder, messages of similar meaning are found
+//! too.
 
 mod vectors;
 
@@ -54,8 +55,8 @@ const SEARCH: &str = "\
     ) JOIN entries USING (entry) ORDER BY matches DESC, time DESC, entry LIMIT ?3";
 
 /// A [`MemoryService`] in a SQLite database that finds entries with at least one word of the query: those with most of
-/// the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of similar
-/// meaning.
+/// the words first, then the newest. Returns up to 100 entries. With a [`SimilaritySearch`], also finds entries of
+/// similar meaning.
 pub struct SqliteMemory {
     database: Database,
     similarity: Option<SimilaritySearch>,
@@ -109,8 +110,8 @@ impl SqliteMemory {
         Ok(Self { database: Database::open(file.as_ref(), &SCHEMA, durability).await?, similarity: None })
     }
 
-    /// Adds a search by meaning. Messages that were added without it, or with another embedder, are found by their words until
-    /// they are added again.
+    /// Adds a search by meaning. Messages that were added without it, or with another embedder, are found by their
+    /// words until they are added again.
     #[must_use]
     pub fn with_similarity(self, similarity: SimilaritySearch) -> Self {
         Self { similarity: Some(similarity), ..self }

@@ -80,8 +80,8 @@ impl Queue {
         Ok(id)
     }
 
-    /// Adds a write that is made together with the next one. Returns true if the caller has to [flush](Queue::flush) the
-    /// queue later.
+    /// Adds a write that is made together with the next one. Returns true if the caller has to [flush](Queue::flush)
+    /// the queue later.
     pub(super) fn push_later(&self, owner: Owner<'_>, job: Box<dyn Job>) -> bool {
         let owner = self.hasher.hash_one(owner);
         let mut state = self.state();
@@ -132,8 +132,8 @@ impl Queue {
         true
     }
 
-    /// Waits for writes that are not deferred, and moves up to `limit` writes to `group`, one of each owner in turn. Returns
-    /// how many of them are deferred; `None` once the queue is closed and empty.
+    /// Waits for writes that are not deferred, and moves up to `limit` writes to `group`, one of each owner in turn.
+    /// Returns how many of them are deferred; `None` once the queue is closed and empty.
     pub(super) fn take(&self, group: &mut Vec<Box<dyn Job>>, limit: usize) -> Option<usize> {
         let mut state = self.state();
         while state.urgent == 0 && !state.is_flushing {

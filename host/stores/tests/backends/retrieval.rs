@@ -99,8 +99,8 @@ async fn only_files_that_have_changed_are_read_again() {
 async fn a_file_that_cannot_be_read_is_tried_again() {
     let root = tempfile::tempdir().unwrap();
     let (short, long) = (root.path().join("f"), root.path().join("f".repeat(201)));
-    // The path of the file has less than 4,096 bytes below the first folder and more below the second, which is too long
-    // for Linux, also for root.
+    // The path of the file has less than 4,096 bytes below the first folder and more below the second, which is too
+    // long for Linux, also for root.
     let mut folder = short.clone();
     while folder.as_os_str().len() < 3700 {
         let rest = 3749 - folder.as_os_str().len();

@@ -79,8 +79,8 @@ fn is_temporary(error: &ApiError) -> bool {
     matches!(error.status.as_str(), "ABORTED" | "DEADLINE_EXCEEDED" | "INTERNAL" | "RESOURCE_EXHAUSTED" | "UNAVAILABLE")
 }
 
-/// Returns the error of a request for callers, with the next step. `activity` is a verb with its object, such as "read from
-/// Firestore".
+/// Returns the error of a request for callers, with the next step. `activity` is a verb with its object, such as "read
+/// from Firestore".
 pub(super) fn store_error(activity: &str, error: ApiError) -> StoreError {
     let is_too_large =
         ["longer than", "exceeds the maximum", "exceeds maximum"].iter().any(|text| error.message.contains(text));
