@@ -63,8 +63,8 @@ pub struct CatalogUpdate {
     pub items: Option<CatalogItems>,
     /// Limits of compilations.
     pub compile: Option<CompileLimits>,
-    /// The policy that decides from now on which files may be loaded; `Some(None)` allows all. Files that are loaded are
-    /// checked again, and stop serving if the policy rejects them.
+    /// The policy that decides from now on which files may be loaded; `Some(None)` allows all. Files that are loaded
+    /// are checked again, and stop serving if the policy rejects them.
     pub load_policy: Option<Option<LoadPolicy>>,
     pub drain_timeout: Option<Duration>,
     /// Number of stored revisions of each component.

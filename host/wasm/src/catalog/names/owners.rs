@@ -82,8 +82,8 @@ pub(crate) struct StoredNames {
 }
 
 impl StoredNames {
-    /// Collects the names of a host that serves `directory`. JSON has only paths that are UTF-8, so others keep their names
-    /// until the host stops.
+    /// Collects the names of a host that serves `directory`. JSON has only paths that are UTF-8, so others keep their
+    /// names until the host stops.
     pub(crate) fn new(
         directory: &Path,
         components: &BTreeMap<String, PathBuf>,

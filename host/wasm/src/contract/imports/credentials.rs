@@ -19,8 +19,8 @@ use crate::runtime::store::pending_writes::WriteKey;
 /// Error code of a credential that the host does not get.
 const FAILED: &str = "CREDENTIAL_FAILED";
 
-/// Maximum size in bytes of the configuration of a credential, and of a credential. The host keeps the configurations of
-/// a component as long as its revision.
+/// Maximum size in bytes of the configuration of a credential, and of a credential. The host keeps the configurations
+/// of a component as long as its revision.
 const MAX_JSON: usize = 64 << 10;
 
 impl Host for HostState {}
