@@ -282,8 +282,8 @@ macro_rules! call_context {
                 Ok(agents::escalate()?)
             }
 
-            /// Ends the run after this call: the event that reports the call is its last one, and no further agent runs. In
-            /// an agent that is called as a tool, ends the run of that agent.
+            /// Ends the run after this call: the event that reports the call is its last one, and no further agent
+            /// runs. In an agent that is called as a tool, ends the run of that agent.
             ///
             /// # Errors
             /// If the code runs outside of a session.

@@ -1,5 +1,5 @@
-//! Conversions between the types of the contract and the types of this crate. They are lossless. A conversion only fails if
-//! the host sends invalid JSON text.
+//! Conversions between the types of the contract and the types of this crate. They are lossless. A conversion only
+//! fails if the host sends invalid JSON text.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

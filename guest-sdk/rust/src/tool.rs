@@ -110,8 +110,8 @@ impl ToolUse {
         Self::new("AgentTool").arg("agent", agent.sub_agent().name())
     }
 
-    /// Adds the examples of a provider to each request: the examples of a function marked `#[examples]`, or of the provider
-    /// with this name.
+    /// Adds the examples of a provider to each request: the examples of a function marked `#[examples]`, or of the
+    /// provider with this name.
     pub fn examples_from(provider: impl ExamplesRef) -> Self {
         Self::new("ExampleTool").arg("examples", provider.provider_name())
     }
