@@ -12,8 +12,8 @@ use tokio::sync::Mutex;
 use crate::host::TIMEOUT;
 use crate::paths;
 
-/// Returns a program: the installed one, or else the one in the package, which is unpacked into the target folder. `path`
-/// is its path in the package.
+/// Returns a program: the installed one, or else the one in the package, which is unpacked into the target folder.
+/// `path` is its path in the package.
 ///
 /// # Errors
 /// If it is not installed and the package cannot be downloaded.

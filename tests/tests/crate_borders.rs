@@ -1,6 +1,6 @@
 //! The dependencies between crates: which crates of the workspace a crate may use, which libraries the core and the
-//! engine must not use, and which C libraries are not linked. The modules of the engine have an order too. The files that
-//! `docs/architecture.md` names exist.
+//! engine must not use, and which C libraries are not linked. The modules of the engine have an order too. The files
+//! that `docs/architecture.md` names exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

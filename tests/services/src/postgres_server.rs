@@ -205,8 +205,8 @@ fn programs() -> anyhow::Result<PathBuf> {
     find_programs().context("the package `postgresql` has no `initdb`")
 }
 
-/// As [`programs`], of the server with the extension `vector`. It is installed in `folder`, but in [`SHARED`] by the tests
-/// of root: the account of the server can read nothing below the home folder of root.
+/// As [`programs`], of the server with the extension `vector`. It is installed in `folder`, but in [`SHARED`] by the
+/// tests of root: the account of the server can read nothing below the home folder of root.
 fn programs_with_vectors(folder: &Path) -> anyhow::Result<PathBuf> {
     let folder = if is_root() { Path::new(SHARED) } else { folder };
     if is_root() {

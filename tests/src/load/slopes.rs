@@ -17,8 +17,8 @@ const LENGTHS: [usize; 6] = [10, 32, 100, 320, 1000, 3200];
 /// Number of turns that are measured at each length.
 const MEASURED: usize = 10;
 
-/// Time after which no longer session of a server is measured. Where a turn reads all earlier ones, 3,200 turns would take
-/// many minutes.
+/// Time after which no longer session of a server is measured. Where a turn reads all earlier ones, 3,200 turns would
+/// take many minutes.
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// Turns of a session at growing lengths.

@@ -1,6 +1,7 @@
 //! Generated trees of agents on real hosts that are killed (SIGKILL) before and after their effects, and between
 //! requests: the run continues on a restarted host, or on another host with the same data folder. The session ends as
-//! the session of an undisturbed run, and no completed call is made again. The effects are counted by a server of the test.
+//! the session of an undisturbed run, and no completed call is made again. The effects are counted by a server of the
+//! test.
 //!
 //! `HATCHERY_CRASH_SEEDS` is the least number of trees; by default there are as many as show all kinds of agents and
 //! calls.
