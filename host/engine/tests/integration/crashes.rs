@@ -98,7 +98,7 @@ impl StoppingSessions {
         })
     }
 
-    /// Waits for ever, or until the host wakes up, once it has stopped.
+    /// Waits forever, or until the host wakes up, once it has stopped.
     async fn pass(&self) {
         if *self.has_stopped.borrow() {
             drop(self.thawed.acquire().await.unwrap());
