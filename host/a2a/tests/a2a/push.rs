@@ -177,7 +177,7 @@ async fn notifications_to_a_url_use_its_connection_again() {
     assert!(connections.load(Ordering::SeqCst) < 16, "each notification has opened a connection");
 }
 
-/// Sessions of which the first readings of push configurations fail once they are to.
+/// A session service that fails the first reads of push configurations once the test arms it.
 struct FailingSessions {
     inner: Arc<dyn SessionService>,
     failures: AtomicUsize,
