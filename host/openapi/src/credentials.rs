@@ -108,14 +108,14 @@ pub(crate) struct Placement {
     /// Texts that must not be shown.
     pub(crate) secrets: Vec<Secret>,
     /// The credential to replace if the API refuses it.
-    pub(crate) refusable: ReplaceableCredential,
+    pub(crate) replaceable: ReplaceableCredential,
 }
 
 /// The credential of a request that can be replaced if the API rejects it.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum ReplaceableCredential {
     #[default]
-    Nothing,
+    None,
     /// The access token, by a newer one.
     Token(Secret),
     /// The user's credential, by asking the user again.

@@ -104,11 +104,11 @@ impl Http {
     ) -> Result<ApiResponse, ApiError> {
         self.until(deadline, async {
             let placement = self.authenticator.resolve_placement(&self.transport, &request.url, cx).await?;
-            let refusable = placement.refusable.clone();
+            let replaceable = placement.replaceable.clone();
             let answer = self.exchange(request, placement, limit).await?;
             // A token may be withdrawn before it expires.
             let is_refused = answer.status == StatusCode::UNAUTHORIZED;
-            if !is_refused || !self.authenticator.forget(&refusable, cx).await? {
+            if !is_refused || !self.authenticator.forget(&replaceable, cx).await? {
                 return Ok(answer);
             }
             let placement = self.authenticator.resolve_placement(&self.transport, &request.url, cx).await?;

@@ -74,7 +74,7 @@ impl Authenticator {
             Credentials::OAuth2(client) => self.cache.get_or_fetch(client.fetch(transport)).await?,
             Credentials::Google(account) => self.cache.get_or_fetch(account.fetch(transport)).await?,
         };
-        Ok(Placement { refusable: ReplaceableCredential::Token(token.clone()), ..Placement::bearer(token, "auth")? })
+        Ok(Placement { replaceable: ReplaceableCredential::Token(token.clone()), ..Placement::bearer(token, "auth")? })
     }
 
     /// Forgets credentials that the API has refused. Returns false if there can be no others.
@@ -95,7 +95,7 @@ impl Authenticator {
                 self.cache.forget(token);
                 Ok(true)
             }
-            (ReplaceableCredential::User { .. } | ReplaceableCredential::Nothing, _) => Ok(false),
+            (ReplaceableCredential::User { .. } | ReplaceableCredential::None, _) => Ok(false),
         }
     }
 }

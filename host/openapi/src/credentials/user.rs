@@ -62,8 +62,8 @@ impl UserAuthenticator {
         let credential = authenticator.credential(cx).await.map_err(auth_error)?;
         let credential = credential.ok_or(ApiError::CredentialRequested)?;
         let placement = self.placement(&credential)?;
-        let refusable = ReplaceableCredential::User { authenticator, credential: Box::new(credential) };
-        Ok(Placement { refusable, ..placement })
+        let replaceable = ReplaceableCredential::User { authenticator, credential: Box::new(credential) };
+        Ok(Placement { replaceable, ..placement })
     }
 
     fn placement(&self, credential: &AuthCredential) -> Result<Placement, ApiError> {
