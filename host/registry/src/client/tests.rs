@@ -163,7 +163,7 @@ async fn a_registry_that_changes_its_challenge_does_not_get_the_login_elsewhere(
     assert!(!attacker.heads().iter().any(|head| has_login(head)), "{:?}", attacker.heads());
 }
 
-/// Starts a registry that everybody may ask for its version, and that requires a login for everything else.
+/// Starts a registry that requires a login for everything except its version.
 async fn start_with_late_challenge(challenge: impl Fn() -> Reply + Send + Sync + 'static) -> FakeRegistry {
     FakeRegistry::start(move |head, _| {
         if head.starts_with("get /v2/ ") {
