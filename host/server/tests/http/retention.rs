@@ -61,7 +61,7 @@ async fn artifacts_of_deleted_sessions_stay_if_the_operator_keeps_them() {
     }
 }
 
-/// Sessions of which the first deletion is refused.
+/// A session service that refuses the first deletion.
 struct RefusedDeletion {
     inner: MemorySessions,
     is_refused: AtomicBool,

@@ -326,7 +326,7 @@ async fn a_run_that_would_wait_long_is_left_to_the_sender() {
     assert_eq!(calls, 1);
 }
 
-/// Counts its runs in progress, each of which waits for a permit to end.
+/// Counts its runs in progress. Each waits for a permit before it ends.
 struct CountingAgent {
     active: AtomicUsize,
     most: AtomicUsize,
