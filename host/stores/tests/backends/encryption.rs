@@ -231,7 +231,7 @@ async fn a_memory_that_cannot_list_its_entries_says_so() {
     assert_eq!(refused, "this memory service cannot list its sessions");
 }
 
-/// Changes a character of a sealed text, not the last one, of which not every bit counts.
+/// Changes a character of a sealed text, but not the last one, some of whose bits are padding.
 fn damaged(sealed: &str) -> String {
     let (before, rest) = sealed.split_at(sealed.len() - 8);
     let other = if rest.starts_with('A') { 'B' } else { 'A' };

@@ -296,7 +296,7 @@ async fn created_files_and_folders_are_accessible_to_the_owner_only() {
     assert_eq!(mode(&data.join("sessions.db")), 0o640);
 }
 
-/// Such a change once occupied the writer for more than a minute.
+/// This change once occupied the writer for more than a minute.
 #[tokio::test]
 async fn a_delta_of_a_thousand_keys_needs_few_statements() {
     let folder = tempfile::tempdir().unwrap();
