@@ -158,9 +158,6 @@ impl NewInvocation {
 impl Invocation {
     /// Creates the invocation of a user message, and the only handle that can change it.
     pub fn new(new: NewInvocation) -> (Arc<Self>, InvocationWriter) {
-        let NewInvocation { id, session, user_content, caller, run_config, services, cancel, usage, .. } = new;
-        let NewInvocation { host_stop, is_resumable, apps, plugins, parent, signer, lease, journal, span, .. } = new;
-        let NewInvocation { input, live_requests, .. } = new;
         let invocation = Self {
             id: new.id,
             session_key: new.session.key.clone(),
@@ -176,12 +173,12 @@ impl Invocation {
             plugins: new.plugins,
             parent: new.parent,
             is_in_tool: false,
-            is_resumable,
-            signer,
-            lease,
-            journal,
-            span,
-            live_requests,
+            is_resumable: new.is_resumable,
+            signer: new.signer,
+            lease: new.lease,
+            journal: new.journal,
+            span: new.span,
+            live_requests: new.live_requests,
             live_streams: LiveStreams::default(),
             is_ended: AtomicBool::new(false),
             user_content: RwLock::new(new.user_content),
