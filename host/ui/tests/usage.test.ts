@@ -80,6 +80,12 @@ describe("tokens of stored runs", () => {
     expect(usage.runs).toBe(3);
   });
 
+  it("include the results of tools that ran inside the model", () => {
+    const { usageMetadata, ...rest } = event("a", 0, 10);
+    const searched: SessionEvent = { ...rest, usageMetadata: Object.assign({ toolUsePromptTokenCount: 5 }, usageMetadata) };
+    expect(sumTokens([searched], now).total.input).toBe(15);
+  });
+
   it("have a day for each date, also where a day has 23 or 25 hours", () => {
     vi.stubEnv("TZ", "Europe/Berlin");
     const days = (now: Date, first: Date) => {

@@ -1,6 +1,6 @@
 // Tokens of stored runs, by day and by model.
 
-import type { SessionEvent } from "../api/types";
+import type { SessionEvent, Usage } from "../api/types";
 
 export interface TokenSum {
   input: number;
@@ -22,10 +22,20 @@ const MAX_DAYS = 30;
 
 const none = (): TokenSum => ({ input: 0, output: 0, cached: 0, calls: 0 });
 
-function add(sum: TokenSum, { usageMetadata }: SessionEvent): void {
-  sum.input += usageMetadata?.promptTokenCount ?? 0;
-  sum.output += (usageMetadata?.candidatesTokenCount ?? 0) + (usageMetadata?.thoughtsTokenCount ?? 0);
-  sum.cached += usageMetadata?.cachedContentTokenCount ?? 0;
+/** Returns the tokens that a model has read: the prompt, and the results of tools that ran inside the model. */
+export function inputTokens(usage: Usage & { toolUsePromptTokenCount?: number }): number {
+  return (usage.promptTokenCount ?? 0) + (usage.toolUsePromptTokenCount ?? 0);
+}
+
+/** Returns the tokens that a model has written, thoughts included. */
+export function outputTokens(usage: Usage): number {
+  return (usage.candidatesTokenCount ?? 0) + (usage.thoughtsTokenCount ?? 0);
+}
+
+function add(sum: TokenSum, usage: Usage): void {
+  sum.input += inputTokens(usage);
+  sum.output += outputTokens(usage);
+  sum.cached += usage.cachedContentTokenCount ?? 0;
   sum.calls += 1;
 }
 
@@ -47,10 +57,10 @@ export function sumTokens(events: readonly SessionEvent[], now: number): StoredU
     const model = event.modelVersion ?? "unknown";
     for (const [map, key] of [[usage.models, model], [days, day]] as const) {
       const sum = map.get(key) ?? none();
-      add(sum, event);
+      add(sum, event.usageMetadata);
       map.set(key, sum);
     }
-    add(usage.total, event);
+    add(usage.total, event.usageMetadata);
   }
   const today = new Date(now * 1000);
   for (let index = MAX_DAYS - 1; index >= 0; index -= 1) {
