@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use hatchery::trust::{ConfigSource, LoadedConfig, ProtectedPaths, TrustStore};
-use hatchery::{AppSource, Config, Host, HostBuilder, Setting, Storage, protected_paths, user_code_cache};
+use hatchery::{AppSource, CONFIG_FILE, Config, Host, HostBuilder, Setting, Storage, protected_paths, user_code_cache};
 use hatchery_engine::App;
 use sha2::{Digest, Sha256};
 
@@ -14,6 +14,7 @@ use crate::compiler;
 use crate::flags::TRUST_FLAGS;
 use crate::languages::Language;
 use crate::progress::LoadProgress;
+use crate::projects::explain_unbuilt;
 use crate::terminal::list_names;
 
 /// The configuration of a served folder.
@@ -184,14 +185,18 @@ pub async fn start(builder: HostBuilder) -> anyhow::Result<Host> {
     Ok(host)
 }
 
-/// Returns the app with a name.
+/// Returns the app with a name in a served folder.
 ///
 /// # Errors
-/// If it does not exist, with the names that do, or cannot be used, with the reason.
-pub fn find_app(source: &dyn AppSource, name: &str) -> anyhow::Result<Arc<App>> {
+/// If it does not exist, with the names that do and the projects that are not built, or cannot be used, with the reason.
+pub fn find_app(source: &dyn AppSource, folder: &Path, name: &str) -> anyhow::Result<Arc<App>> {
     source.app(name).ok_or_else(|| match source.report().reason_for_missing_app(name) {
         Some(reason) => anyhow!("app `{name}` cannot be used: {reason}"),
-        None => anyhow!("app `{name}` not found; available: {}", list_names(&source.app_names())),
+        None => {
+            let unbuilt = explain_unbuilt(folder, Some(name)).map(|unbuilt| format!("; {unbuilt}"));
+            let available = list_names(&source.app_names());
+            anyhow!("app `{name}` not found; available: {available}{}", unbuilt.unwrap_or_default())
+        }
     })
 }
 
@@ -204,6 +209,7 @@ fn is_app_folder(folder: &Path) -> bool {
 }
 
 /// Returns the folder to load for `folder`, and the name of the app if `folder` is the folder of one app or component.
+/// Such a folder is loaded with its neighbours, unless it has a configuration of its own.
 pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
     if !folder.is_dir() {
         bail!("{} is not a folder", folder.display());
@@ -211,10 +217,11 @@ pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<Stri
     if !is_app_folder(folder) {
         return Ok((folder.to_owned(), None));
     }
-    let folder = folder.canonicalize().with_context(|| folder.display().to_string())?;
-    match (folder.parent(), folder.file_name().and_then(|name| name.to_str())) {
+    let absolute = folder.canonicalize().with_context(|| folder.display().to_string())?;
+    match (absolute.parent(), absolute.file_name().and_then(|name| name.to_str())) {
+        (_, Some(name)) if folder.join(CONFIG_FILE).is_file() => Ok((folder.to_owned(), Some(name.to_owned()))),
         (Some(parent), Some(name)) => Ok((parent.to_owned(), Some(name.to_owned()))),
-        _ => bail!("{}: the folder's name cannot be the name of an app; rename the folder", folder.display()),
+        _ => bail!("{}: the folder's name cannot be the name of an app; rename the folder", absolute.display()),
     }
 }
 
@@ -290,6 +297,17 @@ mod tests {
         assert_eq!(find_served_folder(&root.join("js")).unwrap(), (root.clone(), Some("js".into())));
         assert_eq!(find_served_folder(&root.join("many")).unwrap(), (root.join("many"), None));
         assert_eq!(find_served_folder(&root).unwrap(), (root, None));
+    }
+
+    #[test]
+    fn the_folder_of_one_app_with_its_own_configuration_is_served_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let dice = root.path().join("dice");
+        std::fs::create_dir(&dice).unwrap();
+        std::fs::write(dice.join("package.json"), "{\"hatchery\": {}}").unwrap();
+        std::fs::write(dice.join(CONFIG_FILE), "").unwrap();
+        assert_eq!(find_served_folder(&dice).unwrap(), (dice.clone(), Some("dice".into())));
+        assert_eq!(app_and_served_folder(&dice), [dice]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod languages;
 mod logs;
 mod outcome;
 mod progress;
+mod projects;
 mod recordings;
 mod service_args;
 mod systemd;

@@ -20,8 +20,8 @@ pub fn without_compaction(app: &App) -> Arc<App> {
     Arc::new(app.clone().with_settings(settings))
 }
 
-/// Replays a recorded session up to the first turn that differs from the recording.
-pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyhow::Result<TestReport> {
+/// Replays a recorded session of a served folder up to the first turn that differs from the recording.
+pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: PathBuf) -> anyhow::Result<TestReport> {
     let Recordings { app, initial_state, user_messages, .. } = recordings;
     let mut report = TestReport::new(file, app.unwrap_or_default());
     if report.app.is_empty() || user_messages.is_empty() {
@@ -29,7 +29,7 @@ pub async fn replay(host: &Host, recordings: Recordings, file: PathBuf) -> anyho
             Some("the file has no `app` or no `user_messages`; record it again with `hatchery run --record`".into());
         return Ok(report);
     }
-    let app = match find_app(host.apps().as_ref(), &report.app) {
+    let app = match find_app(host.apps().as_ref(), served, &report.app) {
         Ok(app) => app,
         Err(error) => return Ok(TestReport { error: Some(error.to_string()), ..report }),
     };

@@ -346,6 +346,36 @@ async fn a_new_agent_in_yaml_has_no_language() -> Result<()> {
 }
 
 #[tokio::test]
+async fn an_app_whose_project_is_not_built_is_answered_with_the_command_that_builds_it() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("words/package.json", r#"{"name": "words", "hatchery": {"module": "index.js"}}"#)?;
+    folder.write("words/conversation.yaml", "app: words\nturns: []\n")?;
+    let hint = "not built yet: ./words; run `hatchery build ./words`\n";
+    let ran = hatchery(&folder.served(), &["run", ".", "-m", "hi"]).await?;
+    assert_eq!(ran.stderr, format!("error: no app is loaded; {hint}"));
+    let ran = hatchery(&folder.served(), &["run", ".", "words", "-m", "hi"]).await?;
+    assert_eq!(ran.stderr, format!("error: app `words` not found; available: none; {hint}"));
+    let tested = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(tested.stdout.contains(&format!("app `words` not found; available: none; {hint}")), "{}", tested.stdout);
+    let ran = hatchery(&folder.file("words"), &["run", ".", "-m", "hi"]).await?;
+    assert!(ran.stderr.contains("/words; run `hatchery build /"), "{}", ran.stderr);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_app_with_its_own_configuration_uses_it_from_inside() -> Result<()> {
+    let folder = Folder::empty()?;
+    let created = hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?;
+    ensure!(created.success, "{}", created.stderr);
+    folder.write("hello/hatchery.yaml", "sesion_service: 'memory:'\n")?;
+    for args in [&["run", ".", "-m", "I am Ada"][..], &["test"]] {
+        let output = hatchery(&folder.file("hello"), args).await?;
+        assert!(!output.success && output.stderr.contains("./hatchery.yaml:1:1: "), "{args:?}: {}", output.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
     let folder = Folder::empty()?;
     for verb in ["serve", "run", "test", "inspect", "pull", "compile", "doctor"] {

@@ -203,6 +203,23 @@ async fn an_empty_folder_is_a_warning() -> Result<()> {
     Ok(())
 }
 
+#[tokio::test]
+async fn a_project_that_was_never_built_is_a_warning_with_the_command_that_builds_it() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("words/package.json", r#"{"name": "words", "hatchery": {"module": "index.js"}}"#)?;
+    let finding = "! words: not built yet\n      hatchery build ./words\n";
+    let answer = check_without_errors(&folder).await?;
+    assert_contains(&answer, &[finding, "no errors, 1 warning\n"]);
+    folder.write("hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.write("hello/answers.yaml", "turns:\n  - reply: \"hi\"\n")?;
+    let answer = check_without_errors(&folder).await?;
+    assert_contains(&answer, &["hello/root_agent.yaml: app `hello`", finding]);
+    folder.write("words/words.wasm", component("swap")?)?;
+    let answer = check_without_errors(&folder).await?;
+    assert!(!answer.contains("not built yet"), "{answer}");
+    Ok(())
+}
+
 /// Replaces the version of the contract in a component by another of the same length.
 fn with_contract(mut component: Vec<u8>, version: &str) -> Vec<u8> {
     let prefix = b"hatchery:agent/";

@@ -75,7 +75,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_target(&host, &name, &args.target)?;
+    let app = find_target(&host, &folder, &name, &args.target)?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for (set_id, case_ids) in sets {
@@ -118,8 +118,8 @@ fn split_target(target: &Path) -> anyhow::Result<(PathBuf, String)> {
 ///
 /// # Errors
 /// If it does not exist or cannot be used. A target that may be the served folder itself is explained.
-fn find_target(host: &Host, name: &str, target: &Path) -> anyhow::Result<Arc<App>> {
-    find_app(host.apps().as_ref(), name).map_err(|error| {
+fn find_target(host: &Host, folder: &Path, name: &str, target: &Path) -> anyhow::Result<Arc<App>> {
+    find_app(host.apps().as_ref(), folder, name).map_err(|error| {
         if target.is_dir() && host.apps().report().reason_for_missing_app(name).is_none() {
             anyhow!("{error}; if {} is the served folder, write {}", target.display(), target.join("APP").display())
         } else {

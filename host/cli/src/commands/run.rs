@@ -15,6 +15,7 @@ use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
+use crate::projects::explain_unbuilt;
 use crate::recordings;
 use crate::terminal::list_names;
 
@@ -118,7 +119,10 @@ fn resolve_target(target: &Path, app: Option<String>) -> anyhow::Result<(PathBuf
     }
     match (target.to_str(), app) {
         (Some(name), None) if !name.contains(['/', '.']) => Ok((PathBuf::from("."), Some(name.to_owned()))),
-        _ => bail!("{} is not a folder", target.display()),
+        _ => bail!(
+            "{} is not a folder; name the folder with the apps, or an app of the current folder",
+            target.display()
+        ),
     }
 }
 
@@ -127,14 +131,17 @@ fn select_app(source: &dyn AppSource, name: Option<String>, folder: &Path) -> an
     let name = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only.clone(),
-        (None, []) => bail!(
-            "no app is loaded; add a folder with root_agent.yaml or a component that exports an agent, or run \
-             `hatchery doctor {}` to see what is wrong",
-            quote_path(folder)
-        ),
+        (None, []) => match explain_unbuilt(folder, None) {
+            Some(unbuilt) => bail!("no app is loaded; {unbuilt}"),
+            None => bail!(
+                "no app is loaded; add a folder with root_agent.yaml or a component that exports an agent, or run \
+                 `hatchery doctor {}` to see what is wrong",
+                quote_path(folder)
+            ),
+        },
         (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
     };
-    find_app(source, &name)
+    find_app(source, folder, &name)
 }
 
 /// Returns a plugin that records the session in a folder, which is created.
@@ -175,6 +182,6 @@ mod tests {
         assert_eq!((parent.canonicalize().unwrap(), app), (folder.path().canonicalize().unwrap(), Some("dice".into())));
         assert_eq!(resolve_target(Path::new("dice"), None).unwrap(), (".".into(), Some("dice".into())));
         let error = resolve_target(Path::new("no/folder"), None).unwrap_err().to_string();
-        assert_eq!(error, "no/folder is not a folder");
+        assert_eq!(error, "no/folder is not a folder; name the folder with the apps, or an app of the current folder");
     }
 }

@@ -155,7 +155,8 @@ pub async fn serve(
     // A second announcement follows exactly if the first one lists something as loading.
     let loading = if is_loading { host.apps().loading() } else { Vec::new() };
     let apps = host.apps().clone();
-    let announcement = Announcement { listen: &listen, url: &url, source: apps.as_ref(), is_json: args.json, has_auth };
+    let announcement =
+        Announcement { folder: dir, listen: &listen, url: &url, source: apps.as_ref(), is_json: args.json, has_auth };
     announce(&announcement, &loading, has_dev_ui, on_listening)?;
     let (mut load_result, mut watchdog) = (Ok(()), None);
     let stop = async {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use hatchery::AppSource;
+use hatchery::Host;
 use hatchery_core::{Content, EventWindow, SessionKey};
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_recordings::Recordings;
@@ -83,9 +83,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
             }
             TestCase::Conversation(mut conversation) => {
                 deterministic.http.play(std::mem::take(&mut conversation.http));
-                run_conversation(host.runner(), host.apps().as_ref(), conversation, file).await?
+                run_conversation(&host, &folder, conversation, file).await?
             }
-            TestCase::Recordings(recordings) => recordings::replay(&host, recordings, file).await?,
+            TestCase::Recordings(recordings) => recordings::replay(&host, &folder, recordings, file).await?,
         };
         if !args.json {
             report.print(&mut stdout())?;
@@ -123,14 +123,15 @@ fn read_test(file: &Path) -> anyhow::Result<TestCase> {
 }
 
 async fn run_conversation(
-    runner: &Runner,
-    source: &dyn AppSource,
+    host: &Host,
+    folder: &Path,
     conversation: Conversation,
     file: PathBuf,
 ) -> anyhow::Result<TestReport> {
     let Conversation { app, turns, .. } = conversation;
+    let runner = host.runner();
     let mut report = TestReport::new(file, app);
-    let app = match find_app(source, &report.app) {
+    let app = match find_app(host.apps().as_ref(), folder, &report.app) {
         Ok(app) => app,
         Err(error) => return Ok(TestReport { error: Some(error.to_string()), ..report }),
     };

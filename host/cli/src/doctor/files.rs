@@ -14,6 +14,7 @@ use hatchery_wasm::{Component, FileState, FileStatus};
 
 use super::{Diagnosis, Finding};
 use crate::inspection::check_parameters;
+use crate::projects::find_unbuilt;
 use crate::{dotenv, files};
 
 /// A root agent with the other usual extension of YAML files.
@@ -21,9 +22,10 @@ const MISNAMED_ROOT_FILE: &str = "root_agent.yml";
 
 pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let misnamed = misnamed_agents(diagnosis);
+    let unbuilt = unbuilt_projects(diagnosis);
     if diagnosis.catalog.files.is_empty() {
-        if !misnamed.is_empty() {
-            return misnamed;
+        if !misnamed.is_empty() || !unbuilt.is_empty() {
+            return misnamed.into_iter().chain(unbuilt).collect();
         }
         let message = format!("{}: no component and no YAML agent found", diagnosis.folder.display());
         let fix = format!("hatchery new hello --kind yaml --path {}", quote_path(diagnosis.folder));
@@ -33,7 +35,7 @@ pub(super) fn check(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     let keys = diagnosis.catalog.files.iter().filter_map(|status| check_keys(diagnosis, &status.path));
     let tools = diagnosis.catalog.components.values().flat_map(check_tools);
     let agents = diagnosis.catalog.apps.values().flat_map(|app| check_agents(app));
-    files.chain(misnamed).chain(keys).chain(tools).chain(agents).collect()
+    files.chain(misnamed).chain(unbuilt).chain(keys).chain(tools).chain(agents).collect()
 }
 
 /// Returns a warning for each `root_agent.yml`, which is not loaded.

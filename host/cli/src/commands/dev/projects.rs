@@ -1,4 +1,4 @@
-//! The projects of `hatchery dev`: finds them, and builds those whose files have changed.
+//! The projects of `hatchery dev`: builds those whose files have changed.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -7,8 +7,8 @@ use anyhow::bail;
 
 use crate::commands::build::{BuildOptions, BuildResult, build_project};
 use crate::files;
-use crate::languages::Language;
 use crate::progress;
+use crate::projects::{find_projects, has_component};
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error};
 
 /// Interval at which the files of the projects are checked.
@@ -41,16 +41,8 @@ impl Projects {
         if !folder.is_dir() {
             bail!("{} is not a folder", folder.display());
         }
-        let mut folders = vec![folder.to_owned()];
-        if !is_project(folder) {
-            let is_manifest = |name: &str| ["Cargo.toml", "pyproject.toml", "package.json"].contains(&name);
-            let manifests = files::find(folder, is_manifest)?;
-            folders = manifests.iter().filter_map(|file| file.parent()).map(Path::to_owned).collect();
-            folders.dedup();
-            folders.retain(|folder| is_project(folder));
-        }
-        let projects = folders.into_iter().map(|folder| Project { folder, built: None, seen: Sources::new() });
-        Ok(Self { projects: projects.collect(), profile: profile.to_owned() })
+        let new = |folder| Project { folder, built: None, seen: Sources::new() };
+        Ok(Self { projects: find_projects(folder)?.into_iter().map(new).collect(), profile: profile.to_owned() })
     }
 
     /// Builds every project whose sources differ from the sources of its last build, and prints how that went.
@@ -146,12 +138,6 @@ fn label(folder: &Path) -> String {
     name.unwrap_or_else(|| folder.display().to_string())
 }
 
-/// Returns true if the folder has a component of an earlier build.
-fn has_component(folder: &Path) -> bool {
-    let entries = folder.read_dir().into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|path| path.extension().is_some_and(|extension| extension == "wasm"))
-}
-
 /// Prints a line on stderr, among the lines of the log.
 fn print_line(line: &str) {
     progress::suspend(|| anstream::eprintln!("{line}"));
@@ -194,37 +180,10 @@ mod tests {
     }
 
     #[test]
-    fn every_project_below_a_folder_is_found_and_libraries_are_not() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "a/Cargo.toml", "[package]\n[lib]\ncrate-type = [\"cdylib\"]\n");
-        write(folder.path(), "a/library/Cargo.toml", "[package]\n");
-        write(folder.path(), "b/package.json", "{\"hatchery\": {}}");
-        write(folder.path(), "b/node_modules/x/package.json", "{\"hatchery\": {}}");
-        write(folder.path(), "c/root_agent.yaml", "");
-        let found = |folder: &Path| {
-            let projects = Projects::find(folder, "dev").unwrap().projects;
-            projects.into_iter().map(|project| project.folder).collect::<Vec<_>>()
-        };
-        assert_eq!(found(folder.path()), [folder.path().join("a"), folder.path().join("b")]);
-        assert_eq!(found(&folder.path().join("a")), [folder.path().join("a")]);
-        assert!(found(&folder.path().join("c")).is_empty());
-    }
-
-    #[test]
     fn a_project_is_named_by_its_folder() {
         assert_eq!(label(Path::new("my-agents/dice")), "my-agents/dice");
         let here = std::env::current_dir().unwrap();
         assert_eq!(label(Path::new(".")), here.file_name().unwrap().to_string_lossy());
-    }
-
-    #[test]
-    fn a_component_of_an_earlier_build_is_found() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path(), "app.py", "");
-        assert!(!has_component(folder.path()));
-        write(folder.path(), "dice.wasm", "");
-        assert!(has_component(folder.path()));
-        assert!(!has_component(&folder.path().join("missing")));
     }
 
     #[tokio::test]

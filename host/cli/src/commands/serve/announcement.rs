@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 
 use hatchery::shell::{quote_path, session_commands};
 use hatchery::{AppSource, CatalogReport};
@@ -9,10 +10,12 @@ use serde_json::json;
 
 use super::listen::ListenAddress;
 use crate::progress;
+use crate::projects::explain_unbuilt;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, plain_stdout, stdout};
 
 /// A server to describe on standard output.
 pub(super) struct Announcement<'a> {
+    pub(super) folder: &'a Path,
     pub(super) listen: &'a ListenAddress,
     pub(super) url: &'a str,
     pub(super) source: &'a dyn AppSource,
@@ -41,10 +44,44 @@ impl Announcement<'_> {
 
     /// Prints the apps when everything is loaded.
     pub(super) fn write_loaded(&self) -> anyhow::Result<()> {
-        if self.is_json {
-            write_json(self.listen, self.url, self.source, &[])
-        } else {
-            write_apps(self.listen, self.url, self.source, self.has_auth)
+        if self.is_json { write_json(self.listen, self.url, self.source, &[]) } else { self.write_apps() }
+    }
+
+    /// Prints the apps, commands that send a first message, and problems.
+    fn write_apps(&self) -> anyhow::Result<()> {
+        let report = self.source.report();
+        let mut text =
+            self.source.app_names().first().map_or_else(|| self.no_apps(), |first| self.first_message(first));
+        for conflict in conflicts(&report) {
+            text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
+        }
+        for reason in rejections(&report) {
+            text.push_str(&format!("\n{ERROR}not loaded:{ERROR:#} {}", escape_control(&reason)));
+        }
+        for warning in &report.warnings {
+            text.push_str(&format!("\n{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
+        }
+        progress::suspend(|| writeln!(stdout(), "{text}"))?;
+        Ok(stdout().flush()?)
+    }
+
+    /// Returns the names of the apps, and commands that send a message to the first one.
+    fn first_message(&self, first: &str) -> String {
+        let commands = session_commands(self.url, first, self.has_auth);
+        let commands = match self.listen.socket() {
+            Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quote_path(path))),
+            None => commands,
+        };
+        let commands = indent(&escape_control(&commands));
+        format!("apps: {}\ntry:\n{commands}", escape_control(&self.source.app_names().join(", ")))
+    }
+
+    fn no_apps(&self) -> String {
+        match explain_unbuilt(self.folder, None) {
+            Some(unbuilt) => format!("no app is loaded; {}", escape_control(&unbuilt)),
+            None => {
+                "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into()
+            }
         }
     }
 }
@@ -77,44 +114,35 @@ fn rejections(report: &CatalogReport) -> Vec<String> {
         .collect()
 }
 
-/// Prints the apps, commands that send a first message, and problems.
-fn write_apps(listen: &ListenAddress, url: &str, source: &dyn AppSource, has_auth: bool) -> anyhow::Result<()> {
-    let apps = source.app_names();
-    let mut text = match apps.first() {
-        Some(first) => {
-            let commands = session_commands(url, first, has_auth);
-            let commands = match listen.socket() {
-                Some(path) => commands.replace("curl ", &format!("curl --unix-socket {} ", quote_path(path))),
-                None => commands,
-            };
-            let commands = indent(&escape_control(&commands));
-            format!("apps: {}\ntry:\n{commands}", escape_control(&apps.join(", ")))
-        }
-        None => "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into(),
-    };
-    let report = source.report();
-    for conflict in conflicts(&report) {
-        text.push_str(&format!("\n{ERROR}conflict:{ERROR:#} {}", escape_control(conflict)));
-    }
-    for reason in rejections(&report) {
-        text.push_str(&format!("\n{ERROR}not loaded:{ERROR:#} {}", escape_control(&reason)));
-    }
-    for warning in &report.warnings {
-        text.push_str(&format!("\n{WARNING}warning:{WARNING:#} {}", escape_control(warning)));
-    }
-    progress::suspend(|| writeln!(stdout(), "{text}"))?;
-    Ok(stdout().flush()?)
-}
-
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use hatchery::trust::ConfigSource;
     use hatchery::{ComponentReport, FileReport};
 
     use super::*;
+    use crate::host::{StorageArgs, builder};
+
+    #[tokio::test]
+    async fn a_folder_without_apps_is_announced_with_the_next_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = builder(ConfigSource::new(folder.path()), &StorageArgs::in_memory()).open().await.unwrap();
+        let (listen, source) = (ListenAddress::Unix("socket".into()), host.apps().as_ref());
+        let (folder, url) = (folder.path(), "http://localhost");
+        let announcement = Announcement { folder, listen: &listen, url, source, is_json: false, has_auth: false };
+        let without_project =
+            "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`";
+        assert_eq!(announcement.no_apps(), without_project);
+        let project = folder.join("words");
+        std::fs::create_dir(&project).unwrap();
+        std::fs::write(project.join("package.json"), "{\"hatchery\": {}}").unwrap();
+        let project = project.display();
+        let with_project = format!("no app is loaded; not built yet: {project}; run `hatchery build {project}`");
+        assert_eq!(announcement.no_apps(), with_project);
+    }
 
     #[test]
     fn every_name_conflict_is_printed_once() {
