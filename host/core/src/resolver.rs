@@ -1,5 +1,6 @@
 //! Lookup of agents, tools, callbacks and other items by name.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -128,13 +129,32 @@ pub trait ItemResolver: Send + Sync {
 }
 
 /// Returns the end of the message for an unknown name: the known names, and a similar one, unless it is the only one. A
-/// long list gives way to the similar name.
-fn alternatives(name: &str, known: &[String]) -> String {
+/// long list gives way to the similar name. For `component/item` only the items of the component are listed, or the
+/// components if it has none.
+fn alternatives(kind: ItemKind, name: &str, known: &[String]) -> String {
     let similar = if known.len() > 1 { suggestion(name, known.iter().map(String::as_str)) } else { String::new() };
     if known.len() > MAX_LISTED && !similar.is_empty() {
         return similar;
     }
-    format!("; available: {}{similar}", quoted_list(known))
+    let Some(component) = component_of(name) else {
+        return format!("; available: {}{similar}", quoted_list(known));
+    };
+    let items: Vec<_> = known.iter().filter(|known| component_of(known) == Some(component)).collect();
+    if !items.is_empty() {
+        return format!("; available: {}{similar}", quoted_list(&items));
+    }
+    let components: BTreeSet<_> = known.iter().filter_map(|known| component_of(known)).collect();
+    let items = kind.plural();
+    if components.is_empty() {
+        return format!("; no component with {items} is loaded");
+    }
+    let components = quoted_list(&components);
+    format!("; no component `{component}` with {items} is loaded; components with {items}: {components}{similar}")
+}
+
+/// Returns the component of `component/item`.
+fn component_of(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(component, _)| component)
 }
 
 fn none(kind: ItemKind, name: &str) -> ResolveError {
@@ -145,7 +165,7 @@ fn none(kind: ItemKind, name: &str) -> ResolveError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ResolveError {
     /// There is no item of this name.
-    #[error("{} `{name}` not found{}", kind.label(), alternatives(name, known))]
+    #[error("{} `{name}` not found{}", kind.label(), alternatives(*kind, name, known))]
     Unknown {
         /// The kind of item.
         kind: ItemKind,
@@ -196,5 +216,25 @@ mod tests {
         assert!(short.starts_with("tool `rol_die` not found; available: `roll_die`, `item_01`"), "{short}");
         assert!(short.ends_with("; did you mean `roll_die`?"), "{short}");
         assert!(error("nothing", 30).starts_with("tool `nothing` not found; available: `roll_die`, "));
+    }
+
+    #[test]
+    fn the_item_of_a_component_is_only_compared_with_items_of_components() {
+        let error = |name: &str, known: &[&str]| {
+            let known = known.iter().map(|known| (*known).to_owned()).collect();
+            ResolveError::Unknown { kind: ItemKind::Tool, name: name.into(), known }.to_string()
+        };
+        let known = ["dice/check_prime", "dice/roll_die", "mcp:files", "exit_loop", "shop/buy"];
+        assert_eq!(
+            error("dice/throw", &known),
+            "tool `dice/throw` not found; available: `dice/check_prime`, `dice/roll_die`"
+        );
+        assert_eq!(
+            error("trip-tools/find_flights", &known),
+            "tool `trip-tools/find_flights` not found; no component `trip-tools` with tools is loaded; components with tools: \
+             `dice`, `shop`"
+        );
+        assert!(error("dcie/roll_die", &known).ends_with("`dice`, `shop`; did you mean `dice/roll_die`?"));
+        assert_eq!(error("a/b", &["exit_loop"]), "tool `a/b` not found; no component with tools is loaded");
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, RwLock};
 
+use hatchery_core::suggestion::similar_name;
 use hatchery_core::sync::RwLockExt;
 use hatchery_core::{Embedder, FallbackModel, Model, ModelCapabilities, ModelError, ModelErrorKind, ModelResolver};
 
@@ -157,8 +158,8 @@ impl ModelProviders {
         self.registered.iter().rev().map(AsRef::as_ref).find(serves).or_else(built_in)
     }
 
-    /// Returns the error for a name that no provider serves: the problem, all names, and the missing settings of each.
-    /// `known` are names that need no provider.
+    /// Returns the error for a name that no provider serves: the problem, and the prefix that was probably meant, or else
+    /// all names and the missing settings of each. `known` are names that need no provider.
     fn unknown(
         &self,
         name: &str,
@@ -166,6 +167,10 @@ impl ModelProviders {
         known: &[&'static str],
         patterns: fn(&dyn ModelProvider) -> &[&'static str],
     ) -> ModelError {
+        if let Some(pattern) = similar_pattern(name, self.all().flat_map(patterns).copied()) {
+            let message = format!("{matter}; did you mean `{pattern}`?");
+            return ModelError::new(ModelErrorKind::UnknownModel, name, message);
+        }
         let providers = self.all().filter(|provider| !patterns(*provider).is_empty());
         let (unusable, usable): (Vec<_>, Vec<_>) =
             providers.partition(|provider| provider.missing_variables().is_some());
@@ -186,6 +191,15 @@ impl ModelProviders {
         }
         ModelError::new(ModelErrorKind::UnknownModel, name, message)
     }
+}
+
+/// Returns the pattern, such as `gemini-*`, whose prefix is most like the beginning of a name, if a typing error is likely.
+fn similar_pattern(name: &str, patterns: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let end = name.find(['-', '/', ':'])?;
+    let head = name.get(..=end)?;
+    let prefixes: Vec<_> = patterns.filter_map(|pattern| Some((pattern.strip_suffix('*')?, pattern))).collect();
+    let similar = similar_name(head, prefixes.iter().map(|(prefix, _)| *prefix))?;
+    prefixes.iter().find(|(prefix, _)| *prefix == similar).map(|(_, pattern)| *pattern)
 }
 
 /// Returns the cached instance, or creates it.

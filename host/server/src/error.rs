@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use hatchery_core::{Event, ModelErrorKind, RunError, StoreError, Timestamp, quoted_list};
+use hatchery_core::{Event, ModelErrorKind, RunError, SessionKey, StoreError, Timestamp, quoted_list};
 use serde_json::{Map, Value, json};
 
 /// The code of a call without a free instance.
@@ -190,6 +190,10 @@ pub(crate) fn detail(error: &RunError) -> String {
         RunError::Internal(cause) => tracing::error!(cause, "a run failed because of a defect of the host"),
         // Errors of a run itself are logged when it ends.
         RunError::Store(StoreError::QuotaExceeded { .. }) | RunError::PluginMissing { .. } => return error.redact(),
+        RunError::Store(StoreError::SessionNotFound(SessionKey { app, user, id })) => {
+            let message = error.client_message();
+            return format!("{message}; create it with POST /apps/{app}/users/{user}/sessions/{id}");
+        }
         _ => {}
     }
     error.client_message()
@@ -260,7 +264,7 @@ fn reported_status(code: &str) -> StatusCode {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{ItemKind, ModelError, RunLimit, SessionKey, ToolError};
+    use hatchery_core::{ItemKind, ModelError, RunLimit, ToolError};
 
     use super::*;
 

@@ -44,7 +44,7 @@ impl RequestLog {
         let status = response.status().as_u16();
         // Entering a span costs more than finding that the line is filtered out.
         if status >= 400 || LevelFilter::current() >= LevelFilter::DEBUG {
-            let ms = start.elapsed().as_secs_f64() * 1e3;
+            let ms = (start.elapsed().as_secs_f64() * 1e6).round() / 1e3;
             span.in_scope(|| match status {
                 500.. => tracing::warn!(status, ms, "request"),
                 400.. => tracing::info!(status, ms, "request"),

@@ -62,7 +62,9 @@ async fn an_unknown_session_is_404() -> Result<()> {
     let host = serve_samples().await?;
     for path in ["/run", "/run_sse"] {
         let detail = host.post(path, &message("greeter", "s", "Hello")).await?.error(404, "SESSION_NOT_FOUND")?;
-        assert_eq!(detail, "Session not found: appName=greeter, userId=tester, sessionId=s");
+        let expected = "Session not found: appName=greeter, userId=tester, sessionId=s; create it with POST \
+                        /apps/greeter/users/tester/sessions/s";
+        assert_eq!(detail, expected);
     }
     host.get(&session_path("greeter", "s")).await?.error(404, "SESSION_NOT_FOUND")?;
     check_health(&host).await

@@ -30,7 +30,7 @@ async fn an_invalid_configuration_is_reported_until_it_is_valid() -> Result<()> 
     assert_eq!((text_at(file, "/state"), &file["previousServes"]), ("rejected", &json!(true)));
     let answer = reason(&components, "hatchery.yaml").context("a reason")?;
     assert!(answer.starts_with("hatchery.yaml:2:3: server: unknown field `allow_imports`"), "{answer}");
-    assert!(answer.ends_with("did you mean `allow_import`?; the previous settings remain in force"), "{answer}");
+    assert!(answer.ends_with("did you mean `allow_import`? The previous settings remain in force"), "{answer}");
     assert!(has_app(&components, "hello"), "{components}");
     folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;
     host.wait_until("it is valid", |components| entry(components, "hatchery.yaml").is_none()).await?;

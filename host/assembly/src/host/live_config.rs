@@ -217,7 +217,11 @@ impl LiveConfig {
             self.parts.state.set(None);
             return true;
         };
-        let reason = format!("{problem}; the previous settings remain in force");
+        let reason = if problem.ends_with('?') {
+            format!("{problem} The previous settings remain in force")
+        } else {
+            format!("{problem}; the previous settings remain in force")
+        };
         tracing::error!("{reason}");
         self.parts.state.set(Some(invalid_config_report(&source.file(), &reason, source.folder())));
         false

@@ -129,7 +129,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
 
 /// Checks that a server with these arguments can listen.
 pub async fn check_address(args: &ServerArgs) -> anyhow::Result<()> {
-    Ok(args.listen()?.check().await?)
+    args.listen()?.check().await
 }
 
 /// Serves a folder until a signal arrives. Calls `on_listening` with the URL when the server accepts connections.

@@ -147,6 +147,22 @@ fn an_unknown_name_is_rejected_with_the_known_ones_and_what_is_missing() {
 }
 
 #[test]
+fn a_misspelt_prefix_is_answered_with_the_right_one() {
+    let providers = ModelProviders::with_defaults(Settings::default());
+    for (name, pattern) in [
+        ("gemni-2.5-flash", "gemini-*"),
+        ("gtp-5", "gpt-*"),
+        ("cluade-sonnet-4", "claude-*"),
+        ("olama/llama3.2", "ollama/*"),
+        ("scriptd:hello/answers.yaml", "scripted:*"),
+    ] {
+        let error = error(&providers, name);
+        assert_eq!(error.kind, ModelErrorKind::UnknownModel);
+        assert_eq!(error.message, format!("no provider serves this name; did you mean `{pattern}`?"), "{name}");
+    }
+}
+
+#[test]
 fn an_empty_registry_reports_that_it_is_empty() {
     assert_eq!(error(&ModelProviders::new(), "m").message, "no provider serves this name, and none is registered");
 }

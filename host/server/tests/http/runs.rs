@@ -152,7 +152,10 @@ async fn a_stream_of_an_unknown_app_or_session_is_404() {
     for path in ["/run", "/run_sse", "/run-sse"] {
         problem(host.post(path, &run_body("nobody", "hello")).await, 404, "APP_NOT_FOUND").await;
         let body = problem(host.post(path, &run_body("says", "hello")).await, 404, "SESSION_NOT_FOUND").await;
-        assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
+        assert_eq!(
+            body["detail"],
+            "Session not found: appName=says, userId=u, sessionId=s; create it with POST /apps/says/users/u/sessions/s"
+        );
     }
 }
 

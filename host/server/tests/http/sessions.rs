@@ -224,7 +224,10 @@ async fn a_deleted_session_no_longer_exists_and_can_be_deleted_again() {
         assert_eq!(response.bytes().await.unwrap().len(), 0);
     }
     let body = problem(host.get(&format!("{SESSIONS}/s")).await, 404, "SESSION_NOT_FOUND").await;
-    assert_eq!(body["detail"], "Session not found: appName=says, userId=u, sessionId=s");
+    assert_eq!(
+        body["detail"],
+        "Session not found: appName=says, userId=u, sessionId=s; create it with POST /apps/says/users/u/sessions/s"
+    );
     let lines: Vec<_> = audit.lines().into_iter().filter(|line| line.contains("deletion")).collect();
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
     for part in ["app=says", "user=u", "session=s", "decision=\"deleted\""] {

@@ -16,9 +16,9 @@ pub(super) enum ListenAddress {
 
 impl ListenAddress {
     /// Binds a server. Returns it with where it listens: port 0 has become the one that was chosen.
-    pub(super) async fn bind(self, state: AppState) -> Result<(Server, Self), BindError> {
+    pub(super) async fn bind(self, state: AppState) -> anyhow::Result<(Server, Self)> {
         let server = match &self {
-            Self::Tcp(address) => Server::bind(*address, state).await?,
+            Self::Tcp(address) => Server::bind(*address, state).await.map_err(name_flag)?,
             Self::Unix(path) => Server::bind_unix(path, state).await?,
         };
         let listen = server.local_addr().map_or(self, Self::Tcp);
@@ -26,9 +26,9 @@ impl ListenAddress {
     }
 
     /// Checks that no other program uses the port. A Unix socket is only checked when it is bound.
-    pub(super) async fn check(&self) -> Result<(), BindError> {
+    pub(super) async fn check(&self) -> anyhow::Result<()> {
         match self {
-            Self::Tcp(address) => Server::check_address(*address).await,
+            Self::Tcp(address) => Server::check_address(*address).await.map_err(name_flag),
             Self::Unix(_) => Ok(()),
         }
     }
@@ -66,6 +66,16 @@ impl fmt::Display for ListenAddress {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
+}
+
+/// Adds the flag that chooses another port to the error of a port that cannot be used.
+fn name_flag(error: BindError) -> anyhow::Error {
+    if let BindError::Listen { hint, .. } = &error
+        && !hint.is_empty()
+    {
+        return anyhow!("{error} (--port)");
+    }
+    error.into()
 }
 
 /// Parses the value of `--listen`.
@@ -106,6 +116,13 @@ mod tests {
         assert!(resolve("localhost", 80).unwrap().ip().is_loopback());
         let error = format!("{:#}", resolve("no such host", 80).unwrap_err());
         assert!(error.starts_with("--host no such host: "), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_answered_with_the_flag_for_another_one() {
+        let other = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let error = ListenAddress::Tcp(other.local_addr().unwrap()).check().await.unwrap_err().to_string();
+        assert!(error.ends_with("choose another one, or 0 for any free port (--port)"), "{error}");
     }
 
     #[test]
