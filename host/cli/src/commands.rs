@@ -90,11 +90,15 @@ impl Command {
             Self::Serve(_) => "info,notify=error,rmcp=warn",
             // The command prints its builds itself, and each change of the apps is a line of the host.
             Self::Dev(_) => "info,notify=error,rmcp=warn,hatchery_wasm::catalog=warn",
-            // The command prints failed runs itself. Log lines of components are shown to their author.
+            // These commands print failed runs and files that are not loaded themselves. Log lines of components are
+            // shown to their author.
             Self::Run(_) => {
-                "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery::component=info"
+                "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery_wasm::catalog=error,\
+                 hatchery::component=info"
             }
-            Self::Test(_) | Self::Eval(_) => "warn,hatchery_engine::runner=error,hatchery_models::scripted=error",
+            Self::Test(_) | Self::Eval(_) => {
+                "warn,hatchery_engine::runner=error,hatchery_models::scripted=error,hatchery_wasm::catalog=error"
+            }
             // The report contains the warnings.
             Self::Doctor(_) => "error",
             _ => "warn",

@@ -22,6 +22,7 @@ mod outcome;
 mod progress;
 mod projects;
 mod recordings;
+mod rejections;
 mod service_args;
 mod systemd;
 mod template;

@@ -57,6 +57,7 @@ impl TemplateKind {
         match (self, language) {
             (Self::Yaml, _) => vec![
                 template!("yaml/root_agent.yaml" as "root_agent.yaml"),
+                template!("yaml/gitignore" as ".gitignore"),
                 template!("yaml/answers.yaml" as "answers.yaml"),
                 template!("yaml/conversation.yaml" as "conversation.yaml"),
             ],
@@ -251,6 +252,19 @@ mod tests {
                     for placeholder in ["@NAME@", "@FUNCTION@", "@SDK@"] {
                         assert!(!text.contains(placeholder), "{kind:?} {language:?} {path}: {text}");
                     }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_and_data_of_new_projects_are_not_under_version_control() {
+        for kind in TemplateKind::value_variants() {
+            for language in Language::value_variants().iter().copied() {
+                let files = kind.files(language);
+                let (_, ignored) = files.iter().find(|(path, _)| *path == ".gitignore").unwrap();
+                for line in [".env", ".hatchery/"] {
+                    assert!(ignored.lines().any(|ignored| ignored == line), "{kind:?} {language:?}: {ignored}");
                 }
             }
         }

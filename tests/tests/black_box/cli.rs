@@ -363,6 +363,30 @@ async fn an_app_whose_project_is_not_built_is_answered_with_the_command_that_bui
 }
 
 #[tokio::test]
+async fn run_names_other_files_that_are_not_loaded_in_one_line() -> Result<()> {
+    let folder = Folder::empty()?;
+    let created = hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?;
+    ensure!(created.success, "{}", created.stderr);
+    folder.write("broken.wasm", "nonsense")?;
+    folder.write("other/root_agent.yaml", "agent_class: Robot\nname: other\n")?;
+    let warning = "warning: not loaded: broken.wasm, other/root_agent.yaml; `hatchery doctor .` shows why\n";
+    for args in [&["run", ".", "hello", "-m", "I am Ada"][..], &["test", "."]] {
+        let output = hatchery(&folder.served(), args).await?;
+        assert!(output.success, "{args:?}: {}{}", output.stdout, output.stderr);
+        assert_eq!(output.stderr, warning, "{args:?}");
+    }
+    let unknown = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
+    for part in [
+        "not loaded: broken.wasm: component `broken` is not a WebAssembly file",
+        "other/root_agent.yaml:1:1: agent class `Robot` not found",
+        "error: app `nobody` not found; available: hello\n",
+    ] {
+        assert!(unknown.stderr.contains(part), "{part:?} is not in {:?}", unknown.stderr);
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_app_with_its_own_configuration_uses_it_from_inside() -> Result<()> {
     let folder = Folder::empty()?;
     let created = hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?;

@@ -19,6 +19,18 @@ fn hello() -> Result<Folder> {
 }
 
 #[tokio::test]
+async fn the_log_names_the_file_of_a_wrong_agent_once_with_its_line() -> Result<()> {
+    let folder = hello()?;
+    folder.put("hello/root_agent.yaml", "agent_class: Robot\nname: hello\n")?;
+    let host = Host::serve(&folder).await?;
+    host.wait_for_log("hello/root_agent.yaml:1:1: agent class `Robot` not found").await?;
+    let log = host.log();
+    let line = log.lines().find(|line| line.contains(" rejected: ")).context("a rejected file")?;
+    assert_eq!(line.matches("root_agent.yaml").count(), 1, "{line}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_invalid_configuration_is_reported_until_it_is_valid() -> Result<()> {
     let folder = hello()?;
     folder.put("hatchery.yaml", "server:\n  allow_import: true\n")?;

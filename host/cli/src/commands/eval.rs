@@ -18,6 +18,7 @@ use crate::host::{self, ConfigArgs, StorageArgs, find_app};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
 use crate::progress::EvalProgress;
+use crate::rejections::print_rejections;
 use crate::terminal::{list_names, plain_stdout, stdout};
 
 #[derive(clap::Args)]
@@ -75,7 +76,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_target(&host, &folder, &name, &args.target)?;
+    let app = find_target(&host, &folder, &name, &args.target);
+    print_rejections(host.apps().as_ref(), &folder, app.is_ok());
+    let app = app?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();
     for (set_id, case_ids) in sets {

@@ -18,9 +18,11 @@ use crate::terminal::{BOLD, WARNING, escape_control, list_names, stdout};
 use crate::{compiler, files};
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  hatchery grant web-fetch\n  hatchery grant web-fetch --dir my-agents --yes\n\n\
+#[command(after_help = "Examples:\n  hatchery grant concierge\n  hatchery grant concierge --dir my-agents --yes\n\n\
     Shows the missing grants that the component requests, asks for approval, and adds them to hatchery.yaml. Comments and \
-    layout of the file are preserved. Read the lines before you approve: they decide what the component can access.")]
+    layout of the file are preserved. Read the lines before you approve: they decide what the component can access.\n\n\
+    A component may use more than it requests in advance, such as hosts. When it is denied, the log has the lines that would \
+    allow it.")]
 pub struct Args {
     /// Name of the component
     component: String,

@@ -17,6 +17,7 @@ use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::projects::explain_unbuilt;
 use crate::recordings;
+use crate::rejections::print_rejections;
 use crate::terminal::list_names;
 
 #[derive(clap::Args)]
@@ -70,7 +71,9 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let builder = app_name.iter().fold(builder, HostBuilder::reported_app);
     let host = host::open(if args.record.is_some() { builder.reproducible() } else { builder }).await?;
-    let app = select_app(host.apps().as_ref(), app_name, &folder)?;
+    let app = select_app(host.apps().as_ref(), app_name, &folder);
+    print_rejections(host.apps().as_ref(), &folder, app.is_ok());
+    let app = app?;
     let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let has_terminal = std::io::stdin().is_terminal() && !args.json;
     let recorder = args.record.as_deref().map(create_recorder).transpose()?;

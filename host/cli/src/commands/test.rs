@@ -17,6 +17,7 @@ use crate::files;
 use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
+use crate::rejections::print_rejections;
 use crate::terminal::{format_error, plain_stdout, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
 
@@ -74,6 +75,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let deterministic = DeterministicMode::default();
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let host = host::open(builder.deterministic(deterministic.clone())).await?;
+    print_rejections(host.apps().as_ref(), &folder, true);
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {

@@ -21,7 +21,8 @@ async fn count_words(args: CountWords, cx: ToolContext) -> Result<usize, ToolErr
 #[agent]
 fn @FUNCTION@() -> LlmAgent {
     // The scripted model needs no network and no API key. To use a real model, set its name, such as
-    // "gemini-2.5-flash", and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+    // "gemini-2.5-flash", build, allow it with `hatchery grant @NAME@`, and put its key into a file `.env` beside
+    // Cargo.toml: GOOGLE_API_KEY=… `hatchery models` lists the models and their variables.
     LlmAgent::new("@NAME@")
         .model("scripted:@NAME@/answers.yaml")
         .instruction("Count words when asked to.")

@@ -11,6 +11,7 @@ use serde_json::json;
 use super::listen::ListenAddress;
 use crate::progress;
 use crate::projects::explain_unbuilt;
+use crate::rejections::rejections;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, plain_stdout, stdout};
 
 /// A server to describe on standard output.
@@ -105,15 +106,6 @@ fn conflicts(report: &CatalogReport) -> BTreeSet<&str> {
     files.chain(report.components.iter().flat_map(|component| &component.conflicts).map(String::as_str)).collect()
 }
 
-/// Returns the files that cannot be loaded, each with the first line of the reason.
-fn rejections(report: &CatalogReport) -> Vec<String> {
-    let files = report.files.iter().filter(|file| file.state == "rejected");
-    let reasons = files.filter_map(|file| Some((&file.path, file.reason.as_deref()?.lines().next()?)));
-    reasons
-        .map(|(path, reason)| if reason.contains(path) { reason.into() } else { format!("{path}: {reason}") })
-        .collect()
-}
-
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
@@ -155,18 +147,5 @@ mod tests {
         let (files, components) = (vec![file("rejected"), file("conflict"), file("conflict")], vec![component]);
         let report = CatalogReport { files, components, ..CatalogReport::default() };
         assert_eq!(Vec::from_iter(conflicts(&report)), ["conflict!", "the tool is taken"]);
-    }
-
-    #[test]
-    fn rejected_files_are_printed_with_one_line_of_their_reason() {
-        let file = |path: &str, reason: &str| FileReport {
-            path: path.into(),
-            state: "rejected".into(),
-            reason: Some(reason.into()),
-            ..FileReport::default()
-        };
-        let files = vec![file("a.wasm", "it is damaged\nsecond line"), file("b.wasm", "b.wasm: empty")];
-        let report = CatalogReport { files, ..CatalogReport::default() };
-        assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
     }
 }

@@ -16,7 +16,8 @@ async def count_words(text: str, cx: ToolContext) -> int:
 
 
 # The scripted model needs no network and no API key. To use a real model, set its name, such as
-# "gemini-2.5-flash", and grant it in hatchery.yaml: `components: {@NAME@: {grants: {models: ["gemini-*"]}}}`.
+# "gemini-2.5-flash", build, allow it with `hatchery grant @NAME@`, and put its key into a file `.env` beside
+# pyproject.toml: GOOGLE_API_KEY=… `hatchery models` lists the models and their variables.
 root = LlmAgent(
     name="@NAME@",
     description="Counts words.",

@@ -120,7 +120,13 @@ impl Loader {
                 && file.state != state
                 && self.options.reported_app.as_ref() != Some(&file.name)
             {
-                tracing::warn!("{}: rejected: {reason}", path.display());
+                // A reason that is about a line begins with the path.
+                let place = format!("{}:", path.display());
+                if reason.starts_with(&place) {
+                    tracing::warn!("rejected: {reason}");
+                } else {
+                    tracing::warn!("{place} rejected: {reason}");
+                }
             }
             file.set_state(state);
         }
