@@ -30,38 +30,29 @@ use clap::Subcommand;
 use crate::dotenv::DotEnvSource;
 use crate::outcome::Outcome;
 
+// In the order of the help text: writing agents, serving them, access, components, data, and the rest.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Serve the agents of a folder over HTTP
-    Serve(serve::Args),
-    /// Chat with an agent in the terminal
-    Run(run::Args),
-    /// Serve the agents and tools of a folder to one MCP client over standard input and output
-    Mcp(mcp::Args),
-    /// Serve a folder, and rebuild its components when their sources change
-    Dev(dev::Args),
     /// Create a component or a YAML agent from a template
     New(new::Args),
-    /// Build a component from Rust, Python or JavaScript sources
-    Build(build::Args),
-    /// Show what components export, import and are granted
-    Inspect(inspect::Args),
-    /// Restore an earlier revision of a component
-    Rollback(rollback::Args),
+    /// Serve a folder, and rebuild its components when their sources change
+    Dev(dev::Args),
+    /// Chat with an agent in the terminal
+    Run(run::Args),
     /// Run scripted conversations and compare the results
     Test(test::Args),
     /// Evaluate an app on sets of conversations, and score its tool calls and responses
     Eval(eval::Args),
+    /// Build a component from Rust, Python, JavaScript or TypeScript sources
+    Build(build::Args),
+    /// Serve the agents of a folder over HTTP
+    Serve(serve::Args),
+    /// Serve the agents and tools of a folder to one MCP client over standard input and output
+    Mcp(mcp::Args),
     /// Check a folder and suggest fixes
     Doctor(doctor::Args),
-    /// List, show, export, import and delete stored sessions
-    Sessions(sessions::Args),
-    /// Search, list, add and delete memory entries of users
-    Memory(memory::Args),
-    /// Show the runs, components and memory of a running host
-    Top(top::Args),
-    /// Back up the data of a host, even while it runs
-    Backup(backup::Args),
+    /// Show what components export, import and are granted
+    Inspect(inspect::Args),
     /// List the model providers and their missing settings
     Models(models::Args),
     /// Add the grants that a component requests to hatchery.yaml
@@ -70,12 +61,22 @@ pub enum Command {
     Trust(trust::Args),
     /// Authorize the host at an MCP server by OAuth, in a browser
     Login(login::Args),
-    /// Compile components into the cache ahead of time
-    Compile(compile::Args),
     /// Upload a component to a registry
     Push(push::Args),
     /// Download components from registries and verify them
     Pull(pull::Args),
+    /// Restore an earlier revision of a component
+    Rollback(rollback::Args),
+    /// Compile components into the cache ahead of time
+    Compile(compile::Args),
+    /// List, show, export, import and delete stored sessions
+    Sessions(sessions::Args),
+    /// Search, list, add and delete memory entries of users
+    Memory(memory::Args),
+    /// Back up the data of a host, even while it runs
+    Backup(backup::Args),
+    /// Show the runs, components and memory of a running host
+    Top(top::Args),
     /// Print the JSON Schema of hatchery.yaml or of agents, for editors
     Schema(schema::Args),
     /// Print the completion script of a shell, or write the man pages

@@ -42,7 +42,13 @@ use outcome::Outcome;
 
 /// Serves AI agents, tools and callbacks that are YAML files or WebAssembly components.
 #[derive(Parser)]
-#[command(name = "hatchery", version, max_term_width = 100)]
+#[command(
+    name = "hatchery",
+    version,
+    max_term_width = 100,
+    after_help = "First steps:\n  hatchery new hello --kind yaml\n  cd hello\n  hatchery run . -m 'I am Ada'\n  \
+                  hatchery dev --open   # chat with it in the browser\n\n`hatchery COMMAND --help` has examples."
+)]
 struct Cli {
     /// Format of log lines on stderr; the variable HATCHERY_LOG sets their filter, such as `debug` or
     /// `hatchery_wasm=trace`
@@ -128,6 +134,19 @@ mod tests {
             let example = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(example.contains(&format!("hatchery {name}")), "`{name}` has no example");
         }
+    }
+
+    #[test]
+    fn the_help_begins_with_new_and_ends_with_the_first_steps() {
+        let names: Vec<_> = Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        assert_eq!(names.first().map(String::as_str), Some("new"));
+        let help = Cli::command().render_help().to_string();
+        for step in ["hatchery new hello --kind yaml\n", "hatchery run . -m 'I am Ada'\n", "hatchery dev --open"] {
+            assert!(help.contains(step), "{step}");
+        }
+        assert!(Cli::try_parse_from(["hatchery", "new", "hello", "--kind", "yaml"]).is_ok());
+        assert!(Cli::try_parse_from(["hatchery", "run", ".", "-m", "I am Ada"]).is_ok());
+        assert!(Cli::try_parse_from(["hatchery", "dev", "--open"]).is_ok());
     }
 
     #[test]
