@@ -46,6 +46,11 @@ impl DotEnvSource {
     }
 }
 
+/// Returns true for the names of variables that are read.
+pub fn is_key(name: &str) -> bool {
+    KEY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
 /// The content of `.env` files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct DotEnv {
@@ -130,11 +135,7 @@ impl EnvFile {
             let (name, value) = parse(line).ok_or_else(|| {
                 anyhow::anyhow!("{}:{}: not a line such as OPENAI_API_KEY=value", file.path.display(), number + 1)
             })?;
-            if KEY_SUFFIXES.iter().any(|suffix| name.ends_with(suffix)) {
-                file.variables.push((name, value))
-            } else {
-                file.ignored.push(name)
-            }
+            if is_key(&name) { file.variables.push((name, value)) } else { file.ignored.push(name) }
         }
         Ok(file)
     }

@@ -54,6 +54,7 @@ async fn models_prints_a_table() -> Result<()> {
         "                    embeddings: gemini-embedding-*, models/*\n",
         "✗ Apigee            apigee/*  set APIGEE_PROXY_URL, such as https://gateway.example/path\n",
         "✓ embeddings without a provider: local:hashed-ngrams\n",
+        "\nset variables in the environment; keys can also be lines NAME=… of the file .env\n",
     ] {
         assert!(output.stdout.contains(line), "{line:?} is not in:\n{}", output.stdout);
     }

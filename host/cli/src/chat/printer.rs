@@ -9,6 +9,7 @@ use hatchery_core::{
 };
 use serde_json::{Value, json};
 
+use crate::dotenv;
 use crate::terminal::{BOLD, DIM, ERROR, escape_control, truncate};
 
 /// Maximum number of printed characters of a tool's arguments or result.
@@ -158,7 +159,15 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     fn write_error(&mut self, code: &str, message: &str) -> io::Result<()> {
         self.end_line()?;
         self.out.flush()?;
-        writeln!(self.errors, "{ERROR}{}:{ERROR:#} {}", escape_control(code), escape_control(message))
+        writeln!(self.errors, "{ERROR}{}:{ERROR:#} {}", escape_control(code), escape_control(message))?;
+        if message.contains("no key: set ") {
+            writeln!(
+                self.errors,
+                "{DIM}a key can also be a line NAME=… of the file {} in the folder{DIM:#}",
+                dotenv::FILE_NAME
+            )?;
+        }
+        Ok(())
     }
 
     fn print_author(&mut self, author: &str) -> io::Result<()> {
@@ -364,6 +373,14 @@ mod tests {
     fn errors_go_to_the_error_stream() {
         let events = [error_event("MODEL_AUTH", "no key")];
         assert_eq!(print_all(false, &events), (String::new(), "MODEL_AUTH: no key\n".into()));
+    }
+
+    #[test]
+    fn a_missing_key_is_answered_with_the_file_for_it() {
+        let events = [error_event("MODEL_AUTH", "model `gpt-5`: no key: set OPENAI_API_KEY")];
+        let expected = "MODEL_AUTH: model `gpt-5`: no key: set OPENAI_API_KEY\na key can also be a line NAME=… of the \
+                        file .env in the folder\n";
+        assert_eq!(print_all(false, &events).1, expected);
     }
 
     #[test]

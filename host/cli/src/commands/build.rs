@@ -3,9 +3,11 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use hatchery::shell::quote_path;
 use hatchery::{CONFIG_FILE, Config};
 use hatchery_core::check_agent_name;
+use hatchery_engine::yaml::ROOT_FILE;
 use hatchery_files::{FileAccess, write_atomically};
 use hatchery_wasm::{Inspection, inspect};
 
@@ -14,6 +16,7 @@ use crate::host::StorageArgs;
 use crate::inspection::uncallable_tools;
 use crate::languages::{self, BuiltComponent, Language};
 use crate::outcome::Outcome;
+use crate::projects::find_projects;
 use crate::terminal::{BOLD, ERROR, WARNING, escape_control, format_error, stdout};
 
 #[derive(clap::Args)]
@@ -46,6 +49,7 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
+    check_project(&args.dir)?;
     let options =
         BuildOptions { profile: args.profile, out: args.out, is_checked: !args.no_check, is_development: false };
     let built = match build_project(&args.dir, options).await? {
@@ -66,6 +70,31 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         anstream::eprintln!("{WARNING}warning:{WARNING:#} {}", escape_control(&warning));
     }
     Ok(Outcome::Success)
+}
+
+/// Checks that there is something to build.
+///
+/// # Errors
+/// If the folder is an agent in YAML, or has projects in it but is none.
+fn check_project(dir: &Path) -> anyhow::Result<()> {
+    if Language::detect(dir).is_ok() {
+        return Ok(());
+    }
+    let (name, path) = (dir.display(), quote_path(dir));
+    ensure!(
+        !dir.join(ROOT_FILE).is_file(),
+        "{name} is an agent in YAML, which needs no build; `hatchery dev {path}` serves it"
+    );
+    let projects = if dir.is_dir() { find_projects(dir)? } else { Vec::new() };
+    if let Some(first) = projects.first() {
+        let names: Vec<_> = projects.iter().map(|project| project.display().to_string()).collect();
+        bail!(
+            "{name} is no project, but there are projects in it: {}; `hatchery build {}` builds one, `hatchery dev {path}` all",
+            names.join(", "),
+            quote_path(first)
+        );
+    }
+    Ok(())
 }
 
 /// Options of a build.
@@ -228,6 +257,24 @@ mod tests {
         let error = check_output(Some(Path::new("/no/such/x.wasm"))).unwrap_err().to_string();
         assert_eq!(error, "--out: there is no folder /no/such; create it first");
         assert!(check_output(None).is_ok() && check_output(Some(Path::new("x.wasm"))).is_ok());
+    }
+
+    #[test]
+    fn a_folder_without_a_project_is_answered_with_what_to_do_instead() {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, name) = (folder.path(), folder.path().display());
+        assert!(check_project(folder).is_ok() && check_project(Path::new("/no/such")).is_ok());
+        std::fs::create_dir(folder.join("dice")).unwrap();
+        std::fs::write(folder.join("dice/package.json"), "{\"hatchery\": {}}").unwrap();
+        assert!(check_project(&folder.join("dice")).is_ok());
+        let expected = format!(
+            "{name} is no project, but there are projects in it: {name}/dice; `hatchery build {name}/dice` builds one, \
+             `hatchery dev {name}` all"
+        );
+        assert_eq!(check_project(folder).unwrap_err().to_string(), expected);
+        std::fs::write(folder.join(ROOT_FILE), "").unwrap();
+        let expected = format!("{name} is an agent in YAML, which needs no build; `hatchery dev {name}` serves it");
+        assert_eq!(check_project(folder).unwrap_err().to_string(), expected);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::bail;
 use hatchery::services::{self, Scripts};
 use serde_json::{Value, json};
 
-use crate::dotenv::DotEnvSource;
+use crate::dotenv::{self, DotEnvSource};
 use crate::host::{ConfigArgs, explain_trust};
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, SUCCESS, WARNING, escape_control, plain_stdout, stdout};
@@ -107,5 +107,13 @@ fn print(providers: &[Provider], out: &mut impl Write) -> io::Result<()> {
             writeln!(out, "  {:<width$}  {DIM}embeddings: {}{DIM:#}", "", embedders.join(", "))?;
         }
     }
-    writeln!(out, "{SUCCESS}✓{SUCCESS:#} {DIM}embeddings without a provider: {}{DIM:#}", services::DEFAULT_EMBEDDER)
+    writeln!(out, "{SUCCESS}✓{SUCCESS:#} {DIM}embeddings without a provider: {}{DIM:#}", services::DEFAULT_EMBEDDER)?;
+    if providers.iter().any(|provider| provider.missing.is_some()) {
+        writeln!(
+            out,
+            "set variables in the environment; keys can also be lines NAME=… of the file {}",
+            dotenv::FILE_NAME
+        )?;
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Checks the models of agents and of the configuration: providers, API keys, and scripts of `scripted:` models.
 
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hatchery::models::{model_of, models_of, models_of_config};
 use hatchery::services::{self, Scripts};
@@ -12,6 +12,7 @@ use hatchery_engine::builtin::ModelTool;
 use hatchery_wasm::CatalogModels;
 
 use super::{Diagnosis, Finding};
+use crate::{dotenv, files};
 
 const SCRIPT_PREFIXES: [&str; 2] = ["scripted:", "scripted-live:"];
 
@@ -91,7 +92,7 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, use
     if let Err(error) = resolver.model(model) {
         let finding = Finding::error(format!("{error} (used by {users})"));
         return match missing_variable(&error.to_string()) {
-            Some(variable) => finding.with_fix(format!("export {variable}=")),
+            Some(variable) => finding.with_fix(set_variable_fix(variable, &scripts.directory)),
             None => finding,
         };
     }
@@ -100,6 +101,16 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, use
     };
     let file = scripts.file(script);
     if !file.is_file() {
+        if let Some(other) = misplaced_script(scripts, script) {
+            let message = format!(
+                "model `{model}`: script {} not found, but there is {} (used by {users})",
+                file.display(),
+                other.display()
+            );
+            let prefix = model.strip_suffix(script).unwrap_or_default();
+            let relative = other.strip_prefix(&scripts.directory).unwrap_or(&other);
+            return Finding::error(message).with_fix(format!("model: {prefix}{}", relative.display()));
+        }
         let message = format!("model `{model}`: script {} not found (used by {users})", file.display());
         return Finding::error(message).with_fix(create_script_command(&file));
     }
@@ -107,6 +118,23 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, use
         Ok(()) => Finding::ok(format!("model `{model}` (used by {users})")),
         Err(error) => Finding::error(format!("model `{model}`: {error} (used by {users})")),
     }
+}
+
+/// Returns a script in another place of the folder, because its app was moved, or the folder of the app is not the one
+/// that is served.
+fn misplaced_script(scripts: &Scripts, script: &str) -> Option<PathBuf> {
+    let script = Path::new(script);
+    let name = script.file_name()?.to_str()?;
+    files::find(&scripts.directory, |file| file == name).ok()?.into_iter().find(|file| file.ends_with(script))
+}
+
+/// Returns the command that sets a variable, and where a key can be stored.
+fn set_variable_fix(variable: &str, folder: &Path) -> String {
+    let command = format!("export {variable}=");
+    if !dotenv::is_key(variable) {
+        return command;
+    }
+    format!("{command}\n# or a line {variable}=… in {}", folder.join(dotenv::FILE_NAME).display())
 }
 
 /// Returns a shell command that creates a minimal script.

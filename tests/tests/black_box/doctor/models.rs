@@ -56,6 +56,18 @@ async fn models_that_the_configuration_names_are_checked() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_script_in_another_place_of_the_folder_is_found() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("team/hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
+    folder.put("team/hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
+    let problem = "✗ model `scripted:hello/answers.yaml`: script ./hello/answers.yaml not found, but there is \
+                   ./team/hello/answers.yaml (used by `hello`)\n      model: scripted:team/hello/answers.yaml\n";
+    assert_contains(&check_with_errors(&folder).await?, &[problem]);
+    folder.put("team/hello/root_agent.yaml", yaml_agent("scripted:team/hello/answers.yaml"))?;
+    check_without_errors(&folder).await.map(drop)
+}
+
+#[tokio::test]
 async fn models_without_a_key_a_script_or_a_provider_are_errors() -> Result<()> {
     let folder = Folder::empty()?;
     for (app, model) in [
@@ -72,7 +84,7 @@ async fn models_without_a_key_a_script_or_a_provider_are_errors() -> Result<()> 
         &check_with_errors(&folder).await?,
         &[
             "no key: set GOOGLE_API_KEY or GEMINI_API_KEY",
-            "(used by `a`)\n      export GOOGLE_API_KEY=\n",
+            "(used by `a`)\n      export GOOGLE_API_KEY=\n      # or a line GOOGLE_API_KEY=… in ./.env\n",
             "no key: set OPENAI_API_KEY",
             "(used by `b`, `e`)\n      export OPENAI_API_KEY=\n",
             "✗ model `scripted:none.yaml`: script ./none.yaml not found (used by `c`)\n",
