@@ -21,7 +21,7 @@ pub struct Args {
     /// The folder of one project, or a folder with projects and YAML agents
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Open the developer page in the browser
+    /// Open the developer UI in the browser
     #[arg(long)]
     open: bool,
     /// Cargo profile of components in Rust

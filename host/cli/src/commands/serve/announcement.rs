@@ -33,7 +33,7 @@ impl Announcement<'_> {
         let url = self.url;
         // Browsers open no sockets.
         let has_page = has_dev_ui && self.listen.socket().is_none();
-        let page = if has_page { format!("  {DIM}developer page: {url}/dev-ui{DIM:#}") } else { String::new() };
+        let page = if has_page { format!("  {DIM}developer UI: {url}/dev-ui{DIM:#}") } else { String::new() };
         let address = self.listen.socket().map_or_else(|| url.to_owned(), |_| self.listen.to_string());
         progress::suspend(|| writeln!(stdout(), "{BOLD}Serving {}{BOLD:#}{page}", escape_control(&address)))?;
         if loading.is_empty() {
