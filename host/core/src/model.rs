@@ -16,7 +16,9 @@ use crate::http_options::HttpOptions;
 use crate::json::JsonMap;
 use crate::json_schema::to_json_schema;
 use crate::live::{LiveConnectConfig, LiveConnection};
+use crate::suggestion::similar_name;
 use crate::trace::ModelCallProgress;
+use crate::type_schema::snake_case;
 
 /// A request to a model. Cloning is cheap: the history is shared.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -153,6 +155,10 @@ impl GenerateContentConfig {
                 return Err(format!("`{key}` is not a setting of a model call; the agent and the host set it"));
             }
             if !OTHER_SETTINGS.contains(&key) {
+                let known = TYPED_SETTINGS.iter().chain(&OTHER_SETTINGS).copied();
+                if let Some(meant) = similar_name(key, known) {
+                    return Err(format!("unknown setting `{key}`; did you mean `{meant}`?"));
+                }
                 return Err(format!(
                     "unknown setting `{key}`; settings are those of Gemini's `GenerateContentConfig`, and keys of another \
                      provider's body go below `httpOptions.extraBody`"
@@ -374,5 +380,34 @@ pub trait ModelResolver: Send + Sync {
     /// needs no key, but must build the recorded requests.
     fn capabilities(&self, name: &str) -> ModelCapabilities {
         self.model(name).map(|model| model.capabilities()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_names_of_all_typed_settings_are_known_in_both_spellings() {
+        let config = GenerateContentConfig {
+            temperature: Some(1.0),
+            top_p: Some(1.0),
+            top_k: Some(1.0),
+            max_output_tokens: Some(1),
+            stop_sequences: Some(Vec::new()),
+            presence_penalty: Some(1.0),
+            frequency_penalty: Some(1.0),
+            seed: Some(1),
+            response_mime_type: Some(String::new()),
+            response_schema: Some(Value::Null),
+            extra: JsonMap::new(),
+        };
+        let json = serde_json::to_value(config).unwrap();
+        let names: BTreeSet<_> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, BTreeSet::from(TYPED_SETTINGS));
+        assert!(GenerateContentConfig::is_setting("max_output_tokens") && GenerateContentConfig::is_setting("topP"));
+        assert!(!GenerateContentConfig::is_setting("model") && !GenerateContentConfig::is_setting("top"));
     }
 }

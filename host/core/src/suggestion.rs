@@ -52,12 +52,16 @@ const TYPE_NAMES: [(&str, &str); 14] = [
 ];
 
 /// Beginnings of messages of the YAML parser, each with the most likely remedy.
-const REMEDIES: [(&str, &str); 2] = [
+const REMEDIES: [(&str, &str); 3] = [
     (
         "mapping values are not allowed in this context",
         "put a value that contains `: ` in quotes, and indent the keys of one mapping equally",
     ),
     ("found a tab character that violates indentation", "indent with spaces"),
+    (
+        "found character that cannot start any token",
+        "indent with spaces instead of tabs, and put a value that begins with `@`, `%` or a backquote in quotes",
+    ),
 ];
 
 /// Improves a message of serde for people who write YAML: suggests the name of a misspelt key or variant, names no
@@ -132,6 +136,10 @@ mod tests {
         );
         let tab = "found a tab character that violates indentation at line 2 column 1, while scanning a plain scalar";
         assert_eq!(explain_syntax_error(tab), format!("{tab}; indent with spaces"));
+        let start = "found character that cannot start any token, while scanning for the next token";
+        let remedy =
+            "indent with spaces instead of tabs, and put a value that begins with `@`, `%` or a backquote in quotes";
+        assert_eq!(explain_syntax_error(start), format!("{start}; {remedy}"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use hatchery_core::GenerateContentConfig;
 use hatchery_core::suggestion::explain_syntax_error;
 use hatchery_core::type_schema::snake_case;
 
@@ -54,6 +55,9 @@ impl ConfigError {
 /// errors.
 fn replaced_key(message: &str) -> Option<String> {
     let key = message.strip_prefix("unknown field `")?.split('`').next()?;
+    if GenerateContentConfig::is_setting(key) {
+        return Some(format!("`{key}` is a setting of model calls: write it below `generate_content_config`"));
+    }
     let advice = "names code of Python, which the host cannot load; name a model with `model`, such as `openai/gpt-5`";
     (snake_case(key) == "model_code").then(|| format!("`{key}` {advice}"))
 }

@@ -184,12 +184,25 @@ fn a_class_of_python_in_place_of_a_schema_is_an_error() {
 }
 
 #[test]
+fn a_setting_of_model_calls_in_the_wrong_place_is_an_error_with_the_right_one() {
+    for key in ["temperature", "max_output_tokens", "topP", "safety_settings"] {
+        assert_eq!(
+            error_of(&format!("name: root\ninstruction: x\n{key}: 1\n")),
+            format!(
+                "root_agent.yaml:3:1: `{key}` is a setting of model calls: write it below `generate_content_config`"
+            )
+        );
+    }
+}
+
+#[test]
 fn unknown_and_reserved_settings_of_model_calls_are_errors() {
     let with = |settings: &str| error_of(&format!("name: root\ninstruction: x\ngenerate_content_config: {settings}\n"));
     for (settings, reason) in [
+        ("{ temprature: 1 }", "unknown setting `temprature`; did you mean `temperature`?"),
         (
-            "{ temprature: 1 }",
-            "unknown setting `temprature`; settings are those of Gemini's `GenerateContentConfig`, and keys of another \
+            "{ reasoning_depth: 1 }",
+            "unknown setting `reasoningDepth`; settings are those of Gemini's `GenerateContentConfig`, and keys of another \
              provider's body go below `httpOptions.extraBody`",
         ),
         ("{ tools: [] }", "`tools` is not a setting of a model call; the agent and the host set it"),
