@@ -81,6 +81,10 @@ const RENAMED_KEYS: [(&str, &str); 5] = [
     ("body_deadline", "it is now `body_timeout`"),
 ];
 
+/// Settings that a command line has instead, and the flags for them.
+const FLAGS: [(&str, &str); 2] =
+    [("server: unknown field `host`", "--host"), ("server: unknown field `port`", "--port")];
+
 /// The author of a configuration, who is responsible for its content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authority {
@@ -258,6 +262,9 @@ impl Config {
             let renamed = |(key, _): &&(&str, &str)| message.contains(&format!("unknown field `{key}`"));
             if let Some((_, hint)) = RENAMED_KEYS.iter().find(renamed) {
                 message = format!("{message}; {hint}");
+            }
+            if let Some((problem, flag)) = FLAGS.iter().find(|(problem, _)| message.starts_with(problem)) {
+                message = format!("{problem}; `hatchery serve` has the flag `{flag}` for it");
             }
             invalid(location, message)
         })?;

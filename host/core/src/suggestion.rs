@@ -51,6 +51,13 @@ const TYPE_NAMES: [(&str, &str); 14] = [
     ("expected a nonzero usize", "expected a whole number from 1 on"),
 ];
 
+/// What serde found instead, with its names for people who write YAML.
+const FOUND_TYPES: [(&str, &str); 3] = [
+    ("invalid type: sequence", "invalid type: list"),
+    ("invalid type: map,", "invalid type: mapping,"),
+    ("invalid type: unit value", "invalid type: no value"),
+];
+
 /// Beginnings of messages of the YAML parser, each with the most likely remedy.
 const REMEDIES: [(&str, &str); 3] = [
     (
@@ -71,6 +78,9 @@ pub fn explain_syntax_error(message: &str) -> String {
         return format!("{message}; {remedy}");
     }
     let mut explained = message.to_owned();
+    for (found, plain) in FOUND_TYPES {
+        explained = explained.replacen(found, plain, 1);
+    }
     for (rust_name, plain) in TYPE_NAMES {
         if let Some((head, tail)) = explained.split_once(rust_name) {
             let rest = tail.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
@@ -158,6 +168,10 @@ mod tests {
             explain_syntax_error("invalid type: string \"x\", expected a map"),
             "invalid type: string \"x\", expected a mapping"
         );
+        for (found, plain) in [("sequence", "list"), ("map", "mapping"), ("unit value", "no value")] {
+            let explained = explain_syntax_error(&format!("model: invalid type: {found}, expected a string"));
+            assert_eq!(explained, format!("model: invalid type: {plain}, expected a string"));
+        }
         for (expected, plain) in [
             ("f64", "a number"),
             ("u32", "a whole number from 0 on"),

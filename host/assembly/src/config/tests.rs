@@ -168,6 +168,14 @@ fn a_key_of_an_earlier_version_is_an_error_with_the_new_key() {
 }
 
 #[test]
+fn the_address_is_an_error_with_the_flag_for_it() {
+    for (key, flag) in [("host: 0.0.0.0", "--host"), ("port: 9000", "--port")] {
+        let error = parse(&format!("server: {{{key}}}")).unwrap_err();
+        assert!(error.ends_with(&format!("`; `hatchery serve` has the flag `{flag}` for it")), "{error}");
+    }
+}
+
+#[test]
 fn an_unknown_setting_of_an_app_is_an_error_with_its_position() {
     let error = parse("apps:\n  dice:\n    max_calls: 3\n").unwrap_err();
     assert_eq!(
