@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from hatchery_guest.build import NewerSyntaxError, generate_interpreter, import_program, is_newer_syntax, shorten_error
+from hatchery_guest.build import NewerSyntaxError, explain_missing, generate_interpreter, import_program, is_newer_syntax, shorten_error
 from hatchery_guest.development import ImportedModules, modules_of
 
 CONTRACT = Path(__file__).parents[3] / "wit"
@@ -65,6 +65,16 @@ class Programs(unittest.TestCase):
     def test_a_program_without_exports_is_rejected(self) -> None:
         self.write("empty_of_test.py", "")
         self.assertIsNone(import_program("empty_of_test", [str(self.folder)]))
+
+    def test_a_missing_package_is_named_with_the_next_step(self) -> None:
+        self.write("lost_of_test.py", "import no_such_package\n")
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr):
+            self.assertIsNone(import_program("lost_of_test", [str(self.folder)]))
+        advice = "which is not installed; add it to requirements.txt beside pyproject.toml"
+        self.assertEqual(stderr.getvalue(), f"error: `lost_of_test` imports `no_such_package`, {advice}\n")
+        sockets = "which needs sockets, and components have none; send HTTP requests with `hatchery_guest.http`"
+        self.assertEqual([explain_missing(name) for name in ["requests", "httpx.aio", "slugify"]], [sockets, sockets, advice])
 
     def test_an_error_of_the_sdk_has_the_lines_of_the_program_only(self) -> None:
         self.write("undecorated_of_test.py", "from hatchery_guest import export\n\n\ndef roll(): ...\n\n\nexport(roll)\n")

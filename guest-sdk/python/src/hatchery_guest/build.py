@@ -46,6 +46,9 @@ SDK_FOLDER = Path(__file__).parent
 GUEST_VERSION = (3, 14)
 """The version of Python in components."""
 
+SOCKET_PACKAGES = {"aiohttp", "httpx", "requests", "urllib3"}
+"""Common packages for HTTP that can be installed, but do not work in components."""
+
 NEWER_SYNTAX = re.compile(r"\s*(?:type\s+\w+|class\s+\w+\s*\[|(?:async\s+)?def\s+\w+\s*\[|except\s+[\w.]+\s*,)")
 """The beginning of a line with syntax that is newer than Python 3.11: type aliases, type parameters, ``except`` without parentheses."""
 
@@ -133,6 +136,13 @@ def is_newer_syntax(error: SyntaxError) -> bool:
     return sys.version_info < GUEST_VERSION and bool(NEWER_SYNTAX.match(error.text or "") or (error.msg or "").startswith("f-string"))
 
 
+def explain_missing(package: str) -> str:
+    """Returns why a package cannot be imported, and what to do."""
+    if package.split(".")[0] in SOCKET_PACKAGES:
+        return "which needs sockets, and components have none; send HTTP requests with `hatchery_guest.http`"
+    return "which is not installed; add it to requirements.txt beside pyproject.toml"
+
+
 def import_program(module: str, paths: list[str]) -> Exports | None:
     """Imports a program and returns its exports. ``None``, with a message on stderr, if this fails or there are none.
 
@@ -151,10 +161,7 @@ def import_program(module: str, paths: list[str]) -> Exports | None:
         if missing == module:
             print(f"error: there is no module `{module}`; set the module in pyproject.toml, in [tool.hatchery]: module = \"…\"", file=sys.stderr)
         else:
-            print(
-                f"error: `{module}` imports `{missing}`, which is not installed; add it to requirements.txt beside pyproject.toml",
-                file=sys.stderr,
-            )
+            print(f"error: `{module}` imports `{missing}`, {explain_missing(missing)}", file=sys.stderr)
         return None
     except (Exception, SystemExit) as error:
         if isinstance(error, SyntaxError) and is_newer_syntax(error):
