@@ -52,6 +52,7 @@ impl BuiltComponent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Language {
     Rust,
+    #[value(alias = "py")]
     Python,
     #[value(name = "js", alias = "javascript")]
     JavaScript,

@@ -147,6 +147,9 @@ mod tests {
         assert!(Cli::try_parse_from(["hatchery", "new", "hello", "--kind", "yaml"]).is_ok());
         assert!(Cli::try_parse_from(["hatchery", "run", ".", "-m", "I am Ada"]).is_ok());
         assert!(Cli::try_parse_from(["hatchery", "dev", "--open"]).is_ok());
+        for language in ["rust", "python", "py", "js", "javascript", "ts", "typescript"] {
+            assert!(Cli::try_parse_from(["hatchery", "new", "x", "--lang", language]).is_ok(), "{language}");
+        }
     }
 
     #[test]
