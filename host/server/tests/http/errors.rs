@@ -69,6 +69,7 @@ async fn a_value_of_the_wrong_type_is_422_with_its_position() {
         body[key] = value;
         let body = problem(host.post("/run", &body).await, 422, "INVALID_REQUEST").await;
         let detail = body["detail"].as_str().unwrap();
+        assert!(detail.starts_with(&format!("invalid body: {key}")), "{body}");
         assert!(detail.contains(expected) && detail.contains(" at line 1 column "), "{body}");
     }
 }
