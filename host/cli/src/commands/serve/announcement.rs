@@ -122,9 +122,15 @@ mod tests {
     async fn a_folder_without_apps_is_announced_with_the_next_step() {
         let folder = tempfile::tempdir().unwrap();
         let host = builder(ConfigSource::new(folder.path()), &StorageArgs::in_memory()).open().await.unwrap();
-        let (listen, source) = (ListenAddress::Unix("socket".into()), host.apps().as_ref());
-        let (folder, url) = (folder.path(), "http://localhost");
-        let announcement = Announcement { folder, listen: &listen, url, source, is_json: false, has_auth: false };
+        let (folder, listen) = (folder.path(), ListenAddress::Unix("socket".into()));
+        let announcement = Announcement {
+            folder,
+            listen: &listen,
+            url: "http://localhost",
+            source: host.apps().as_ref(),
+            is_json: false,
+            has_auth: false,
+        };
         let without_project =
             "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`";
         assert_eq!(announcement.no_apps(), without_project);
