@@ -111,6 +111,16 @@ async fn a_case_is_run_in_the_sets_that_have_it() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_set_without_cases_does_not_pass() -> Result<()> {
+    let folder = Folder::with_samples()?;
+    folder.write("dice/empty.evalset.json", r#"{"evalSetId": "empty", "evalCases": []}"#)?;
+    let output = hatchery(&folder.served(), &["eval", "dice", "empty"]).await?;
+    let message = "error: nothing was evaluated: there are no cases in empty\n";
+    ensure!(!output.success && output.stderr.ends_with(message), "{}{}", output.stdout, output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn eval_names_what_does_not_exist() -> Result<()> {
     let folder = Folder::with_samples()?;
     for (args, message) in [

@@ -30,7 +30,7 @@ use crate::terminal::{list_names, plain_stdout, stdout};
     {\"criteria\": {\"tool_trajectory_avg_score\": 1.0, \"response_match_score\": 0.8}}\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`.\n\n\
-    Exit codes: 1 if a case has not passed, 130 after Ctrl-C.")]
+    Exit codes: 1 if a case has not passed or there is none, 130 after Ctrl-C.")]
 pub struct Args {
     /// The served folder and the name of the app
     #[arg(value_name = "FOLDER/APP")]
@@ -186,6 +186,10 @@ fn finish(args: &Args, reports: &[SetReport]) -> anyhow::Result<Outcome> {
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     printed?;
+    if passed + failed == 0 {
+        let sets: Vec<_> = reports.iter().map(|report| report.result.eval_set_id.clone()).collect();
+        bail!("nothing was evaluated: there are no cases in {}", list_names(&sets));
+    }
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
 
