@@ -60,3 +60,4 @@ mod websocket;
 pub use error::ApiError;
 pub use server::{BindError, Server};
 pub use state::{AppState, AppStateBuilder};
+pub use tls::check_tls;

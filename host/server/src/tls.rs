@@ -115,6 +115,14 @@ fn stamps(config: &TlsConfig) -> Stamps {
     [stamp(&config.certificate), stamp(&config.key)]
 }
 
+/// Checks that a server can use a certificate and its key.
+///
+/// # Errors
+/// The problem, with the file.
+pub fn check_tls(config: &TlsConfig) -> Result<(), String> {
+    Tls::open(config).map(|_| ())
+}
+
 /// Reads a certificate with its key.
 fn read(config: &TlsConfig, provider: &CryptoProvider) -> Result<CertifiedKey, String> {
     let (certificate, key) = (config.certificate.display(), config.key.display());

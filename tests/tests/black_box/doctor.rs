@@ -204,6 +204,18 @@ async fn an_empty_folder_is_a_warning() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_certificate_that_is_missing_is_an_error_once_the_configuration_is_trusted() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("hatchery.yaml", "server: { tls: { certificate: cert.pem, key: key.pem } }\n")?;
+    let untrusted = check_with_errors(&folder).await?;
+    assert!(!untrusted.contains("No such file"), "{untrusted}");
+    let trusted = doctor(&folder, &["--config", "hatchery.yaml"]).await?;
+    ensure!(!trusted.success, "{}", trusted.stdout);
+    assert_contains(&trusted.stdout, &["✗ hatchery.yaml: server.tls: ", "cert.pem: No such file or directory"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_project_that_was_never_built_is_a_warning_with_the_command_that_builds_it() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("words/package.json", r#"{"name": "words", "hatchery": {"module": "index.js"}}"#)?;

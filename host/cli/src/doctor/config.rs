@@ -6,6 +6,7 @@ use hatchery::shell::quote_path;
 use hatchery::trust::{LoadedConfig, TrustStatus, UntrustedReason};
 use hatchery::{AppSource, CONFIG_FILE, Config, known_apps, unknown_apps, unknown_components};
 use hatchery_engine::plugins::ConfiguredPlugins;
+use hatchery_server::check_tls;
 
 use super::{Diagnosis, Finding};
 use crate::flags::config_flags;
@@ -29,6 +30,7 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
     let mut findings: Vec<_> = apps.into_iter().chain(components).map(Finding::warning).collect();
     findings.extend(check_trust(loaded));
     findings.extend(check_keys(config));
+    findings.extend(check_certificate(config, loaded));
     findings.extend(diagnosis.items_error.iter().map(|error| Finding::error(format!("{CONFIG_FILE}: {error}"))));
     // A host does not start without a configured plugin.
     let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::factories(), Arc::new(catalog.clone()));
@@ -46,6 +48,14 @@ fn check_keys(config: &Config) -> Vec<Finding> {
     let keys = config.server.auth.iter().flat_map(|auth| &auth.keys);
     let problems = keys.filter_map(|key| key.digest().err());
     problems.map(|problem| Finding::error(format!("{CONFIG_FILE}: server.auth: {problem}"))).collect()
+}
+
+/// Returns an error if the certificate cannot be used, without which a server does not start. The files of a
+/// configuration that is not trusted are not read.
+fn check_certificate(config: &Config, loaded: &LoadedConfig) -> Option<Finding> {
+    let tls = config.server.tls.as_ref().filter(|_| !matches!(loaded.status, TrustStatus::Untrusted(_)))?;
+    let problem = check_tls(tls).err()?;
+    Some(Finding::error(format!("{CONFIG_FILE}: server.tls: {problem}")))
 }
 
 /// Returns an error if the file requests access that is not trusted.

@@ -74,7 +74,8 @@ impl Announcement<'_> {
             None => commands,
         };
         let commands = indent(&escape_control(&commands));
-        format!("apps: {}\ntry:\n{commands}", escape_control(&self.source.app_names().join(", ")))
+        let key = if self.has_auth { ", with an API key of server.auth in the variable KEY" } else { "" };
+        format!("apps: {}\ntry{key}:\n{commands}", escape_control(&self.source.app_names().join(", ")))
     }
 
     fn no_apps(&self) -> String {
@@ -140,6 +141,32 @@ mod tests {
         let project = project.display();
         let with_project = format!("no app is loaded; not built yet: {project}; run `hatchery build {project}`");
         assert_eq!(announcement.no_apps(), with_project);
+    }
+
+    #[tokio::test]
+    async fn the_commands_of_a_server_with_authentication_need_a_key() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("hello")).unwrap();
+        let agent = "name: hello\ninstruction: Talk.\n";
+        std::fs::write(folder.path().join("hello/root_agent.yaml"), agent).unwrap();
+        let host = builder(ConfigSource::new(folder.path()), &StorageArgs::in_memory()).open().await.unwrap();
+        let listen = ListenAddress::Unix("socket".into());
+        let first_message = |has_auth| {
+            let announcement = Announcement {
+                folder: folder.path(),
+                listen: &listen,
+                url: "http://localhost",
+                source: host.apps().as_ref(),
+                is_json: false,
+                has_auth,
+            };
+            announcement.first_message("hello")
+        };
+        let open = first_message(false);
+        assert!(open.starts_with("apps: hello\ntry:\n  curl ") && !open.contains("$KEY"), "{open}");
+        let closed = first_message(true);
+        let expected = "apps: hello\ntry, with an API key of server.auth in the variable KEY:\n  curl ";
+        assert!(closed.starts_with(expected) && closed.contains("$KEY"), "{closed}");
     }
 
     #[test]
