@@ -190,13 +190,18 @@ pub(crate) fn detail(error: &RunError) -> String {
         RunError::Internal(cause) => tracing::error!(cause, "a run failed because of a defect of the host"),
         // Errors of a run itself are logged when it ends.
         RunError::Store(StoreError::QuotaExceeded { .. }) | RunError::PluginMissing { .. } => return error.redact(),
-        RunError::Store(StoreError::SessionNotFound(SessionKey { app, user, id })) => {
-            let message = error.client_message();
-            return format!("{message}; create it with POST /apps/{app}/users/{user}/sessions/{id}");
-        }
         _ => {}
     }
-    error.client_message()
+    let message = error.client_message();
+    match error {
+        RunError::Store(StoreError::SessionExists(_)) => {
+            format!("{message}; send messages to it, or create one with another id")
+        }
+        RunError::Store(StoreError::SessionNotFound(SessionKey { app, user, id })) => {
+            format!("{message}; create it with POST /apps/{app}/users/{user}/sessions/{id}")
+        }
+        _ => message,
+    }
 }
 
 fn status(error: &RunError) -> StatusCode {

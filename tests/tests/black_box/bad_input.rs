@@ -76,7 +76,7 @@ async fn a_duplicate_session_id_is_409_and_the_session_stays() -> Result<()> {
     host.ask("greeter", "s", "My name is Ada.").await?;
     let before = host.session("greeter", "s").await?;
     let detail = host.post(&session_path("greeter", "s"), &json!({"visits": 9})).await?.error(409, "SESSION_EXISTS")?;
-    assert_eq!(detail, "Session already exists: s");
+    assert_eq!(detail, "Session already exists: s; send messages to it, or create one with another id");
     assert_eq!(host.session("greeter", "s").await?, before);
     check_health(&host).await
 }

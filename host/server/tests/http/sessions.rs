@@ -63,7 +63,7 @@ async fn an_id_can_be_used_once() {
     let host = Host::start().await;
     host.session("says").await;
     let body = problem(host.post(&format!("{SESSIONS}/s"), &json!({})).await, 409, "SESSION_EXISTS").await;
-    assert_eq!(body["detail"], "Session already exists: s");
+    assert_eq!(body["detail"], "Session already exists: s; send messages to it, or create one with another id");
     problem(host.post(SESSIONS, &json!({"sessionId": "s"})).await, 409, "SESSION_EXISTS").await;
 }
 
