@@ -68,6 +68,12 @@ pub fn explain_unbuilt(folder: &Path, app: Option<&str>) -> Option<String> {
     Some(format!("not built yet: {}; run `hatchery build {}`", names.join(", "), quote_path(next)))
 }
 
+/// Returns the error for a folder without components.
+pub fn explain_no_component(folder: &Path) -> String {
+    let next = explain_unbuilt(folder, None).unwrap_or_else(|| "create one with `hatchery build`".into());
+    format!("no component found in {}; {next}", folder.display())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +137,7 @@ mod tests {
         assert_eq!(explain(Some("b")), format!("{both}{}`", quote_path(&b)));
         assert_eq!(explain(Some("other")), format!("{both}{}`", quote_path(&a)));
         assert_eq!(explain(None), format!("{both}{}`", quote_path(&a)));
+        let expected = format!("no component found in {}; {}", folder.path().display(), explain(None));
+        assert_eq!(explain_no_component(folder.path()), expected);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::host::{ConfigArgs, StorageArgs};
 use crate::outcome::Outcome;
+use crate::projects::explain_no_component;
 use crate::terminal::{BOLD, DIM, ERROR, escape_control, format_error, plain_stdout, printable_path, stdout};
 use crate::{compiler, files};
 
@@ -39,7 +40,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     }
     let components = files::find_components(&args.dir)?;
     if components.is_empty() {
-        bail!("no component found in {}; create one with `hatchery build`", args.dir.display());
+        bail!(explain_no_component(&args.dir));
     }
     let config = args.config.source(&args.dir).load()?.require_host_access()?.config;
     let cache = StorageArgs::in_directory(args.data_dir).code_cache(|name| std::env::var_os(name));

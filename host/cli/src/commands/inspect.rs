@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
 use crate::inspection::uncallable_tools;
 use crate::outcome::Outcome;
+use crate::projects::explain_no_component;
 use crate::terminal::{BOLD, DIM, ERROR, WARNING, escape_control, format_error, plain_stdout, printable_path, stdout};
 use crate::{compiler, files};
 
@@ -41,7 +42,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
         (args.path.parent().unwrap_or(Path::new("")), vec![args.path.clone()])
     };
     if components.is_empty() {
-        bail!("no component found in {}; create one with `hatchery build`", args.path.display());
+        bail!(explain_no_component(&args.path));
     }
     let loaded = args.config.source(if folder == Path::new("") { Path::new(".") } else { folder }).load()?;
     let config = &loaded.config;
