@@ -25,12 +25,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use hatchery_core::suggestion::explain_syntax_error;
+use hatchery_core::suggestion::{explain_syntax_error, suggestion};
 use hatchery_core::type_schema::json_schema;
-use hatchery_core::without_byte_order_mark;
+use hatchery_core::{quoted_list, without_byte_order_mark};
 use hatchery_engine::plugins::PluginConfig;
 use hatchery_models::Service;
 use hatchery_registry::{ExpectedIdentity, SignaturePolicy, SignatureVerifier, TrustedKey};
+use hatchery_stores::{ARTIFACT_SCHEMES, SESSION_SCHEMES};
 use hatchery_wasm::limits::LimitOverrides;
 use hatchery_wasm::{CompileLimits, Grants, HotReload, InstanceSettings};
 use serde::Deserialize;
@@ -270,6 +271,7 @@ impl Config {
         })?;
         let mut config = config.unwrap_or_default();
         config.signature_verifier().check().map_err(|error| invalid(None, error.to_string()))?;
+        config.check_services().map_err(|message| invalid(None, message))?;
         config.audit.check().map_err(|message| invalid(None, message))?;
         config.prices.check().map_err(|message| invalid(None, message))?;
         config.mcp.check().map_err(|message| invalid(None, message))?;
@@ -287,6 +289,24 @@ impl Config {
         config.resolve_paths(folder);
         config.check_not_writable(folder, file)?;
         Ok(config)
+    }
+
+    /// Checks the schemes of services: a misspelt one would be taken for a service elsewhere, which needs trust.
+    fn check_services(&self) -> Result<(), String> {
+        let services = [
+            ("session_service", &self.session_service, SESSION_SCHEMES.as_slice()),
+            ("artifact_service", &self.artifact_service, ARTIFACT_SCHEMES.as_slice()),
+            ("memory_service", &self.memory_service, SESSION_SCHEMES.as_slice()),
+        ];
+        for (key, uri, known) in services {
+            let Some(scheme) = uri.as_deref().and_then(|uri| uri.split(':').next()) else { continue };
+            if !known.contains(&scheme) {
+                let suggested = suggestion(scheme, known.iter().copied());
+                let known = quoted_list(known);
+                return Err(format!("{key}: no service has the scheme `{scheme}`; available: {known}{suggested}"));
+            }
+        }
+        Ok(())
     }
 
     fn resolve_paths(&mut self, folder: &Path) {

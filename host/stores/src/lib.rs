@@ -49,7 +49,9 @@ pub use sessions::AgentEngineSessions;
 pub use sessions::PostgresSessions;
 pub use sessions::{MemorySessions, SqliteSessions};
 pub use sqlite::Durability;
-pub use uri::{open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with};
+pub use uri::{
+    ARTIFACT_SCHEMES, SESSION_SCHEMES, open_artifacts, open_memory, open_memory_with, open_sessions, open_sessions_with,
+};
 
 /// Returns services that keep sessions and memory in the Firestore database of a client, with these artifacts and
 /// models and the default [`Quotas`]. ADK for Java calls a runner with them `FirestoreDatabaseRunner`.

@@ -11,6 +11,12 @@ use crate::{
     SqliteSessions,
 };
 
+/// The schemes of session and memory services.
+pub const SESSION_SCHEMES: [&str; 6] = ["memory", "sqlite", "postgres", "postgresql", "firestore", "agentengine"];
+
+/// The schemes of artifact services.
+pub const ARTIFACT_SCHEMES: [&str; 5] = ["memory", "file", "s3", "gs", "az"];
+
 pub(crate) const SESSION_URIS: &str = "a session service is one of `memory:`, `sqlite:///absolute/path.db`, \
      `sqlite:relative/path.db`, `postgres://user@host/database`, `firestore://project/database` and \
      `agentengine://project/location/engine`";

@@ -168,6 +168,24 @@ fn a_key_of_an_earlier_version_is_an_error_with_the_new_key() {
 }
 
 #[test]
+fn a_service_with_an_unknown_scheme_is_an_error() {
+    let sessions = "`memory`, `sqlite`, `postgres`, `postgresql`, `firestore`, `agentengine`";
+    let cases = [
+        ("session_service: sqllite:x.db", format!("`sqllite`; available: {sessions}; did you mean `sqlite`?")),
+        ("artifact_service: 'http://x'", "`http`; available: `memory`, `file`, `s3`, `gs`, `az`".to_owned()),
+        ("memory_service: redis", format!("`redis`; available: {sessions}")),
+    ];
+    for (yaml, problem) in cases {
+        let key = yaml.split(':').next().unwrap();
+        let expected = format!("/srv/agents/hatchery.yaml: {key}: no service has the scheme {problem}");
+        assert_eq!(parse(yaml).unwrap_err(), expected);
+    }
+    for (key, scheme) in [("session_service", "postgresql"), ("artifact_service", "az"), ("memory_service", "memory")] {
+        assert!(parse(&format!("{key}: '{scheme}:'")).is_ok(), "{scheme}");
+    }
+}
+
+#[test]
 fn the_address_is_an_error_with_the_flag_for_it() {
     for (key, flag) in [("host: 0.0.0.0", "--host"), ("port: 9000", "--port")] {
         let error = parse(&format!("server: {{{key}}}")).unwrap_err();
