@@ -131,6 +131,7 @@ async fn eval_names_what_does_not_exist() -> Result<()> {
         (vec!["eval", "dice", "--runs", "0"], "the number of runs is 0; it must be from 1 to 100"),
         (vec!["eval", "no/dice"], "no is not a folder"),
         (vec!["eval", "."], "; if . is the served folder, write ./APP"),
+        (vec!["eval", ".", "dice"], "; if . is the served folder, write ./dice"),
     ] {
         let output = hatchery(&folder.served(), &args).await?;
         assert!(!output.success && output.stderr.contains(message), "{args:?}: {}", output.stderr);

@@ -76,7 +76,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
-    let app = find_target(&host, &folder, &name, &args.target);
+    let app = find_target(&host, &folder, &name, &args);
     print_rejections(host.apps().as_ref(), &folder, app.is_ok());
     let app = app?;
     let sets = select_sets(&host, &app, &args).await?;
@@ -120,11 +120,14 @@ fn split_target(target: &Path) -> anyhow::Result<(PathBuf, String)> {
 /// Returns the app of the target.
 ///
 /// # Errors
-/// If it does not exist or cannot be used. A target that may be the served folder itself is explained.
-fn find_target(host: &Host, folder: &Path, name: &str, target: &Path) -> anyhow::Result<Arc<App>> {
+/// If it does not exist or cannot be used. A target that may be the served folder itself is explained: then the first
+/// set is the app, as for `hatchery run`.
+fn find_target(host: &Host, folder: &Path, name: &str, args: &Args) -> anyhow::Result<Arc<App>> {
+    let target = &args.target;
     find_app(host.apps().as_ref(), folder, name).map_err(|error| {
+        let app = args.sets.first().map_or("APP", String::as_str);
         if target.is_dir() && host.apps().report().reason_for_missing_app(name).is_none() {
-            anyhow!("{error}; if {} is the served folder, write {}", target.display(), target.join("APP").display())
+            anyhow!("{error}; if {} is the served folder, write {}", target.display(), target.join(app).display())
         } else {
             error
         }
