@@ -3,6 +3,7 @@
 import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";
 import { agentToWit, itemsOf, nameOf } from "./specs.js";
+import { alternatives } from "./suggestion.js";
 
 export {
   bytesOf, content, functionCallsOf, functionResponsesOf, hasTrailingCodeExecutionResult, isFinalResponse, textOf, textOfBytes,
@@ -31,7 +32,7 @@ function checkRun(kind, item) {
 
 function checkKeys(kind, item, known) {
   const unknown = Object.keys(item).find((key) => !known.includes(key));
-  if (unknown) throw new TypeError(`${kind} \`${item.name}\` has no option \`${unknown}\`; its options are ${known.join(", ")}`);
+  if (unknown) throw new TypeError(`${kind} \`${item.name}\` has no option \`${unknown}\`; ${alternatives(unknown, known, "its options are")}`);
   return item;
 }
 
@@ -101,7 +102,7 @@ export function callback(definition) {
 export function plugin(definition) {
   const { name, ...hooks } = given(checkName("plugin", definition));
   const unknown = Object.keys(hooks).find((hook) => !PLUGIN_HOOKS.includes(hook) || typeof hooks[hook] !== "function");
-  if (unknown) throw new TypeError(`plugin \`${name}\`: \`${unknown}\` is not a hook; its functions are ${PLUGIN_HOOKS.join(", ")}`);
+  if (unknown) throw new TypeError(`plugin \`${name}\`: \`${unknown}\` is not a hook; ${alternatives(unknown, PLUGIN_HOOKS, "its functions are")}`);
   if (!Object.keys(hooks).length) throw new TypeError(`plugin \`${name}\` has no hooks; add functions such as \`beforeRun\``);
   return Object.freeze({ name, hooks, kind: "plugin" });
 }

@@ -212,8 +212,11 @@ test("an option of an agent that is not possible is named", () => {
 });
 
 test("an unknown option is named", () => {
-  assert.throws(() => llmAgent({ name: "x", modl: "y" }), /agent `x` has no option `modl`; its options are name, description, .*model/);
-  assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; its functions are onUserMessage/);
+  assert.throws(() => llmAgent({ name: "x", modl: "y" }), /^TypeError: agent `x` has no option `modl`; did you mean `model`\?$/);
+  assert.throws(() => llmAgent({ name: "x", subagents: [] }), /did you mean `subAgents`\?$/);
+  assert.throws(() => llmAgent({ name: "x", colour: "y" }), /agent `x` has no option `colour`; its options are name, description, .*model/);
+  assert.throws(() => plugin({ name: "x", beforeModels() {} }), /plugin `x`: `beforeModels` is not a hook; did you mean `beforeModel`\?$/);
+  assert.throws(() => plugin({ name: "x", whenAsked() {} }), /plugin `x`: `whenAsked` is not a hook; its functions are onUserMessage/);
 });
 
 const EMPTY = component({});
