@@ -84,24 +84,6 @@ impl ServiceArgs {
         Ok(services::open(&config, &storage, &Scripts::in_folder(&self.dir, &config)).await?)
     }
 
-    /// Opens the services of a folder that has data.
-    ///
-    /// # Errors
-    /// Also if there is no data folder: it would be created, and be empty.
-    pub async fn existing_services(&self) -> anyhow::Result<Services> {
-        let (config, storage) = self.storage()?;
-        let is_default = config.session_service.is_none() && config.memory_service.is_none();
-        if let (true, Storage::Directory(data)) = (is_default, &storage)
-            && !data.is_dir()
-        {
-            bail!(
-                "there is no data of a host in {}; name the served folder with --dir, or its data folder with --data-dir",
-                data.display()
-            );
-        }
-        self.services().await
-    }
-
     /// Prints a value as JSON, or lines of text.
     pub fn print(&self, value: &Value, lines: impl IntoIterator<Item = String>) -> anyhow::Result<Outcome> {
         if self.json {

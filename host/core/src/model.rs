@@ -114,6 +114,20 @@ pub struct GenerateContentConfig {
     pub extra: JsonMap,
 }
 
+/// The names of the typed settings in JSON.
+const TYPED_SETTINGS: [&str; 10] = [
+    "temperature",
+    "topP",
+    "topK",
+    "maxOutputTokens",
+    "stopSequences",
+    "presencePenalty",
+    "frequencyPenalty",
+    "seed",
+    "responseMimeType",
+    "responseSchema",
+];
+
 /// Another name of the setting `responseSchema`, which has precedence.
 const RESPONSE_JSON_SCHEMA: &str = "responseJsonSchema";
 
@@ -145,6 +159,12 @@ const RESERVED_SETTINGS: [&str; 8] =
     ["model", "contents", "messages", "tools", "systemInstruction", "stream", "streamOptions", "generationConfig"];
 
 impl GenerateContentConfig {
+    /// Returns true for the name of a setting, in camel case or snake case.
+    pub fn is_setting(name: &str) -> bool {
+        let name = snake_case(name);
+        TYPED_SETTINGS.iter().chain(&OTHER_SETTINGS).any(|setting| snake_case(setting) == name)
+    }
+
     /// Checks that all settings are known. Call it when an agent is loaded.
     ///
     /// # Errors

@@ -34,19 +34,6 @@ async fn sessions(folder: &Folder, args: &[&str]) -> Result<Output> {
 }
 
 #[tokio::test]
-async fn a_folder_without_data_is_an_error_and_stays_without() -> Result<()> {
-    let folder = desk()?;
-    for args in [&["sessions", "list", "--app", "desk", "--user", USER][..], &["memory", "list"]] {
-        let output = hatchery(&folder.served(), args).await?;
-        let expected = "error: there is no data of a host in ./.hatchery; name the served folder with --dir, or its data folder \
-                        with --data-dir\n";
-        assert_eq!((output.success, &*output.stderr), (false, expected), "{args:?}");
-    }
-    ensure!(!folder.file(".hatchery").exists(), "nothing is created");
-    Ok(())
-}
-
-#[tokio::test]
 async fn sessions_are_listed_shown_exported_and_deleted_beside_a_running_server() -> Result<()> {
     let (folder, host) = serve().await?;
     let none = sessions(&folder, &["list"]).await?;

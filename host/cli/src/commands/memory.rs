@@ -125,7 +125,7 @@ async fn list(args: &ListArgs) -> anyhow::Result<Outcome> {
 }
 
 async fn add(args: &AddArgs) -> anyhow::Result<Outcome> {
-    let services = args.folder.existing_services().await?;
+    let services = args.folder.services().await?;
     let key = args.owner.session(&args.session);
     let Some(session) = services.sessions.get(&key, EventWindow::All).await? else {
         return Err(unknown_session(&services, &key).await);

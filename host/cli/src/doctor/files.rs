@@ -51,6 +51,16 @@ fn misnamed_agents(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
     unused.map(warning).collect()
 }
 
+/// Returns a warning for each project whose component does not exist yet.
+fn unbuilt_projects(diagnosis: &Diagnosis<'_>) -> Vec<Finding> {
+    let warning = |project: PathBuf| {
+        let path = diagnosis.relative_path(&project);
+        let path = if path.is_empty() { project.display().to_string() } else { path };
+        Finding::warning(format!("{path}: not built yet")).with_fix(format!("hatchery build {}", quote_path(&project)))
+    };
+    find_unbuilt(diagnosis.folder).into_iter().map(warning).collect()
+}
+
 /// Returns a warning if there are keys in the folder of an agent, where ADK reads them.
 fn check_keys(diagnosis: &Diagnosis<'_>, agent: &Path) -> Option<Finding> {
     let folder = agent.parent().filter(|folder| is_root_agent(agent) && *folder != diagnosis.folder)?;

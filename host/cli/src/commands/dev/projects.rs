@@ -143,18 +143,6 @@ fn print_line(line: &str) {
     progress::suspend(|| anstream::eprintln!("{line}"));
 }
 
-/// Returns true for the folder of a component's project. A crate without a component, such as a library, is not a
-/// project.
-fn is_project(folder: &Path) -> bool {
-    match Language::detect(folder) {
-        Ok(Language::Python | Language::JavaScript | Language::TypeScript) => true,
-        Ok(Language::Rust) => {
-            std::fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|manifest| manifest.contains("cdylib"))
-        }
-        Err(_) => false,
-    }
-}
-
 /// Returns the sources of a project. A file that disappears in between is skipped.
 fn sources(folder: &Path) -> Sources {
     let is_source = |name: &str| {

@@ -51,8 +51,8 @@ impl ConfigError {
     }
 }
 
-/// Returns the message for a key of ADK that the host does not have, with the key to use instead. `None` for other
-/// errors.
+/// Returns the message for a key of ADK that the host does not have, or that belongs elsewhere, with the key to use
+/// instead. `None` for other errors.
 fn replaced_key(message: &str) -> Option<String> {
     let key = message.strip_prefix("unknown field `")?.split('`').next()?;
     if GenerateContentConfig::is_setting(key) {
