@@ -5,20 +5,13 @@ use std::sync::Arc;
 
 use hatchery::{Host, Storage, services};
 use hatchery_core::{EventWindow, SessionKey};
-use hatchery_engine::{App, AppSettings, RunRequest, Runner};
-use hatchery_recordings::{Recordings, Replayer, UserMessage};
+use hatchery_engine::{App, RunRequest, Runner};
+use hatchery_recordings::{Recordings, Replayer, UserMessage, without_compaction};
 
 use crate::host::find_app;
 use crate::test_report::{ObservedTurn, TestReport, TurnReport, describe_failure};
 
 const USER: &str = "test";
-
-/// Returns the app without compaction. Summaries are created in the background, so the prompts of two sessions with the
-/// same messages could differ.
-pub fn without_compaction(app: &App) -> Arc<App> {
-    let settings = AppSettings { compaction: None, ..app.settings.clone() };
-    Arc::new(app.clone().with_settings(settings))
-}
 
 /// Replays a recorded session of a served folder up to the first turn that differs from the recording.
 pub async fn replay(host: &Host, served: &Path, recordings: Recordings, file: PathBuf) -> anyhow::Result<TestReport> {
@@ -73,21 +66,4 @@ async fn replay_message(
         observed: items.iter().map(ToString::to_string).collect(),
         problems: problem.into_iter().collect(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use hatchery_core::{Agent, AgentKind};
-    use hatchery_engine::compaction::CompactionConfig;
-
-    use super::*;
-
-    #[test]
-    fn recorded_and_replayed_apps_differ_only_in_compaction() {
-        let app = App::new("app", Agent::new("root", "", AgentKind::Sequential)).unwrap();
-        let compaction = Some(CompactionConfig::default());
-        let app = app.with_settings(AppSettings { resumable: true, compaction, ..AppSettings::default() });
-        let settings = &without_compaction(&app).settings;
-        assert!(settings.resumable && settings.compaction.is_none());
-    }
 }

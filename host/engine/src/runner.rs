@@ -263,6 +263,12 @@ impl Runner {
         runner
     }
 
+    /// Returns a separate runner on `services`.
+    #[must_use]
+    pub fn with_services(&self, services: Services) -> Self {
+        self.separate(|runner| runner.services = services)
+    }
+
     /// Sets the apps that the code of runs can run. Has an effect once, before the first run.
     pub fn set_apps(&self, apps: Arc<dyn AppDirectory>) {
         let _ = self.0.apps.set(apps);

@@ -33,7 +33,8 @@ pub(crate) fn diff_live_requests(recorded: &LiveRequest, actual: &LiveRequest) -
     diff_values(&value(recorded), &value(actual))
 }
 
-fn diff_values(recorded: &Value, actual: &Value) -> Option<String> {
+/// Returns a diff of two JSON values, or `None` if they are equal.
+pub(crate) fn diff_values(recorded: &Value, actual: &Value) -> Option<String> {
     (recorded != actual).then(|| diff::unified_diff(["recorded", "now"], recorded, actual))
 }
 
@@ -79,7 +80,7 @@ fn with_normalized_json(text: &str) -> String {
     }
 }
 
-fn with_sorted_keys(mut value: Value) -> Value {
+pub(crate) fn with_sorted_keys(mut value: Value) -> Value {
     value.sort_all_objects();
     value
 }

@@ -1,8 +1,9 @@
 //! Record and replay of sessions. [`Recorder`] writes the requests and responses of models and tools to a YAML file.
 //! [`Replayer`] answers from a recording instead of calling models and tools, and fails the run at the first call that
-//! differs from the recording.
+//! differs from the recording. [`SessionTest`] answers for models from the events of a session, calls tools, and
+//! compares the events.
 //!
-//! Both wrap the model and the tools themselves ([`Plugin::model`](hatchery_core::Plugin::model)), so callbacks and
+//! [`Recorder`] and [`Replayer`] wrap the model and the tools themselves ([`Plugin::model`](hatchery_core::Plugin::model)), so callbacks and
 //! other plugins run before them, in a replay as in the recorded run. The work of an agent that is called as a tool is
 //! recorded only as that tool's response.
 //!
@@ -23,7 +24,9 @@ mod plugins;
 mod python_literal;
 mod recorder;
 mod replayer;
+mod reproducible;
 mod run_map;
+mod session_test;
 mod user_messages;
 mod yaml;
 
@@ -35,6 +38,8 @@ use hatchery_core::{
 pub use plugins::{PLUGIN_NAMES, register};
 pub use recorder::Recorder;
 pub use replayer::Replayer;
+pub use reproducible::without_compaction;
+pub use session_test::{SessionTest, SessionTestError, TestedTurn};
 
 /// The name of the file of a recorded session.
 pub const FILE_NAME: &str = "generated-recordings.yaml";

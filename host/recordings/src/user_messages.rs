@@ -20,6 +20,11 @@ fn content_of(event: &Event) -> Option<Content> {
     event.content.as_ref().map(|content| content.as_ref().clone()).or_else(transcription)
 }
 
+/// Returns true for an event with a message of the user.
+pub(crate) fn is_message(event: &Event) -> bool {
+    event.author == USER_AUTHOR && content_of(event).is_some()
+}
+
 /// Returns false for a live run that begins with speech.
 pub(crate) fn begins_with_message(cx: &CallContext) -> bool {
     !cx.invocation.user_content().parts.is_empty()

@@ -9,14 +9,13 @@ use hatchery::shell::quote_path;
 use hatchery::{AppSource, HostBuilder};
 use hatchery_core::Plugin;
 use hatchery_engine::App;
-use hatchery_recordings::Recorder;
+use hatchery_recordings::{Recorder, without_compaction};
 
 use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
 use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::projects::explain_unbuilt;
-use crate::recordings;
 use crate::rejections::print_rejections;
 use crate::terminal::list_names;
 
@@ -80,7 +79,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (runner, app) = match &recorder {
         Some(recorder) => {
             let runner = host.runner().with_prepended_plugin(host.services().clone(), recorder.clone());
-            (runner, recordings::without_compaction(&app))
+            (runner, without_compaction(&app))
         }
         None => (host.runner().clone(), app),
     };

@@ -7,5 +7,6 @@ mod locations;
 mod mismatches;
 mod recording;
 mod replay;
+mod session_tests;
 mod support;
 mod temporary_files;
