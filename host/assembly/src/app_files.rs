@@ -16,6 +16,7 @@ use thiserror::Error;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use crate::app_tests::AppTests;
 use crate::config::FILE_NAME;
 
 /// The description of an app for developers, in Markdown.
@@ -32,7 +33,7 @@ const MAX_DEPTH: usize = 8;
 const MAX_NAME: usize = 220;
 
 /// Held while files are checked and written, by one edit of the process at a time.
-static EDIT: Mutex<()> = Mutex::const_new(());
+pub(crate) static EDIT: Mutex<()> = Mutex::const_new(());
 
 /// The YAML files of the apps in a served folder. Cheap to clone.
 #[derive(Clone)]
@@ -116,19 +117,27 @@ impl AppFiles {
     /// Returns the text of `README.md` in the folder of an app, which may also be an app of a component. `None` if there
     /// is none of at most 1 MiB. Reads a file.
     pub fn readme(&self, app: &str) -> Option<String> {
-        let folder = match self.folder(app) {
-            Ok(folder) => folder,
+        let file = self.own_folder(app)?.join(README);
+        let metadata = file.symlink_metadata().ok()?;
+        if metadata.is_file() && metadata.len() <= MAX_FILE_SIZE { fs::read_to_string(file).ok() } else { None }
+    }
+
+    /// Returns the tests of the apps.
+    pub fn tests(&self) -> AppTests {
+        AppTests::new(self.clone())
+    }
+
+    /// Returns the folder of an app, which may also be an app of a component. `None` if it has none.
+    pub(crate) fn own_folder(&self, app: &str) -> Option<PathBuf> {
+        match self.folder(app) {
+            Ok(folder) => folder.is_dir().then_some(folder),
             Err(AppFilesError::NotYaml(_)) => {
                 // The host has not loaded this folder, so it may be a link.
                 let folder = self.0.directory().join(app);
-                folder.symlink_metadata().ok().filter(fs::Metadata::is_dir)?;
-                folder
+                folder.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()).then_some(folder)
             }
-            Err(_) => return None,
-        };
-        let file = folder.join(README);
-        let metadata = file.symlink_metadata().ok()?;
-        if metadata.is_file() && metadata.len() <= MAX_FILE_SIZE { fs::read_to_string(file).ok() } else { None }
+            Err(_) => None,
+        }
     }
 
     /// Returns why an app would not serve with these texts in place of its files; `None` if it would. Writes nothing.

@@ -46,6 +46,7 @@ pub mod trust;
 
 mod a2a;
 mod app_files;
+mod app_tests;
 mod apps;
 mod byte_size;
 mod code_executors;
@@ -63,6 +64,7 @@ mod source;
 mod storage;
 
 pub use app_files::{AppFile, AppFiles, AppFilesError, Diagnostic, Texts};
+pub use app_tests::{AppTests, AppTestsError};
 pub use byte_size::ByteSize;
 pub use comparison::{Change, Comparison, RevisionSummary};
 pub use config::{
@@ -80,6 +82,7 @@ pub use config::{
 };
 pub use hatchery_a2a::A2aService;
 pub use hatchery_mcp::Browser;
+pub use hatchery_recordings::TestedTurn;
 pub use hatchery_stores::adk_sessions;
 pub use host::{
     ApplyConfig, ConfigChange, ConfigSubscriber, Host, HostBuilder, HostError, NAMES_FILE, add_configured_items,
