@@ -1,6 +1,7 @@
 //! The routes, one file per group. A new group is a file and a line in [`all`].
 
 mod a2a;
+mod app_tests;
 mod apps;
 mod artifacts;
 mod builder;
@@ -48,6 +49,7 @@ pub(crate) fn all(base: Option<&BasePath>) -> Router<AppState> {
 fn groups() -> ApiRouter {
     ApiRouter::with_openapi(api_document::head())
         .merge(a2a::routes())
+        .merge(app_tests::routes())
         .merge(apps::routes())
         .merge(artifacts::routes())
         .merge(builder::routes())

@@ -34,14 +34,15 @@ pub(super) fn routes() -> ApiRouter {
         .route("/builder/app/{app}/cancel", post(cancel))
 }
 
-fn files(state: &AppState) -> Result<AppFiles, ApiError> {
+/// Returns the files of the apps in the served folder.
+pub(super) fn app_files(state: &AppState) -> Result<AppFiles, ApiError> {
     let error =
         || ApiError::new(StatusCode::NOT_FOUND, "NO_FOLDER", "this host serves no folder whose files can be edited");
     state.source().app_files().ok_or_else(error)
 }
 
 /// Checks that the configuration allows clients to read and change the files of apps.
-fn require_full(state: &AppState) -> Result<(), ApiError> {
+pub(super) fn require_full(state: &AppState) -> Result<(), ApiError> {
     if state.config().dev_ui() == DevUi::Full {
         return Ok(());
     }
@@ -69,7 +70,7 @@ async fn list(State(state): State<AppState>, Params(app): Params<String>) -> Res
 }
 
 async fn read_files(state: &AppState, app: String) -> Result<Vec<AppFile>, ApiError> {
-    let files = files(state)?;
+    let files = app_files(state)?;
     let listed = tokio::task::spawn_blocking(move || files.list(&app)).await.map_err(|_| ApiError::internal())?;
     Ok(listed?)
 }
@@ -105,7 +106,7 @@ async fn check(
     JsonBody(body): JsonBody<FilesBody>,
 ) -> Result<Json<CheckView>, ApiError> {
     require_full(&state)?;
-    let diagnostic = files(&state)?.check(&app, body.files).await?;
+    let diagnostic = app_files(&state)?.check(&app, body.files).await?;
     Ok(Json(CheckView { diagnostics: diagnostic.into_iter().collect() }))
 }
 
@@ -134,10 +135,15 @@ async fn write_files(
     known: &BTreeMap<String, String>,
 ) -> Result<(), ApiError> {
     let detail = texts.keys().cloned().collect::<Vec<_>>().join(", ");
-    let written = files(state)?.write(app, texts, known).await;
-    let decision = if written.is_ok() { "allowed" } else { "refused" };
-    tracing::info!(target: "hatchery::audit", app, decision, detail, "edit");
+    let written = app_files(state)?.write(app, texts, known).await;
+    record_edit(app, &detail, written.is_ok());
     Ok(written?)
+}
+
+/// Writes an edit of files to the audit log.
+pub(super) fn record_edit(app: &str, files: &str, is_written: bool) {
+    let decision = if is_written { "allowed" } else { "refused" };
+    tracing::info!(target: "hatchery::audit", app, decision, detail = files, "edit");
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -236,7 +242,7 @@ async fn save_files(
         texts.insert(path.to_owned(), text);
     }
     let app = owner.ok_or_else(|| ApiError::bad_input("the form has no files"))?;
-    let files = files(state)?;
+    let files = app_files(state)?;
     if is_draft {
         // A draft may be incomplete, but its paths must be paths of an app.
         files.check(&app, texts.clone()).await?;

@@ -159,7 +159,8 @@ async fn delete_set(
     Ok(axum::Json(Value::Null))
 }
 
-fn record_deletion(app: &str, action: &str) {
+/// Writes a deletion to the audit log.
+pub(super) fn record_deletion(app: &str, action: &str) {
     tracing::info!(target: "hatchery::audit", %app, action, decision = "deleted", "deletion");
 }
 

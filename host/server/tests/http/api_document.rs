@@ -176,6 +176,13 @@ async fn every_operation_answers_as_the_document_says() {
     described.call("builder.read", "/dev/apps/says/builder", None).await;
     described.call("builder.save", "/dev/apps/says/builder/save", None).await;
     described.call("builder.cancel", "/dev/apps/says/builder/cancel", None).await;
+    let test = json!({"session_data": {"events": []}});
+    described.call("tests.list", "/dev/apps/says/tests", None).await;
+    described.call("tests.write", "/dev/apps/says/tests/a", Some(test)).await;
+    described.call("tests.read", "/dev/apps/says/tests/a", None).await;
+    described.call("tests.run", "/dev/apps/says/tests/run?test_name=a", None).await;
+    described.call("tests.rebuild", "/dev/apps/says/tests/rebuild", None).await;
+    described.call("tests.delete", "/dev/apps/says/tests/a", None).await;
 
     described.call("sessions.create", "/apps/says/users/u/sessions", Some(json!({"sessionId": "s"}))).await;
     described.call("sessions.create_with_id", "/apps/says/users/u/sessions/t", Some(json!({"state": {"a": 1}}))).await;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 mod api_document;
+mod app_tests;
 mod artifacts;
 mod auth;
 mod base_path;

@@ -431,7 +431,7 @@ impl FolderServer {
         Self { address, client: client(), _host: host }
     }
 
-    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("http://{}{path}", self.address))
     }
 
