@@ -24,6 +24,7 @@ mod projects;
 mod recordings;
 mod rejections;
 mod service_args;
+mod session_tests;
 mod systemd;
 mod template;
 mod terminal;

@@ -114,7 +114,57 @@ async fn a_folder_without_recordings_is_named() -> Result<()> {
     folder.write("helper/root_agent.yaml", AGENT)?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
     assert!(!output.success);
-    let expected = "no conversation.yaml or generated-recordings.yaml found in . or below it";
+    let expected = "no conversation.yaml, generated-recordings.yaml or APP/tests/NAME.json found in . or below it";
     assert!(output.stderr.contains(expected), "{}", output.stderr);
+    Ok(())
+}
+
+/// A session of the app `helper`, which remembers nothing.
+const SESSION: &str = r#"{"events": [
+    {"author": "user", "content": {"role": "user", "parts": [{"text": "Do you remember hats?"}]}},
+    {"author": "helper", "content": {"role": "model", "parts": [
+        {"functionCall": {"id": "c1", "name": "load_memory", "args": {"query": "hats"}}}]}},
+    {"author": "helper", "content": {"role": "user", "parts": [
+        {"functionResponse": {"id": "c1", "name": "load_memory", "response": {"memories": []}}}]}},
+    {"author": "helper", "content": {"role": "model", "parts": [{"text": "ANSWER"}]}}
+]}"#;
+
+#[tokio::test]
+async fn a_session_in_the_folder_of_tests_is_run_without_its_model() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    folder.write("helper/tests/hats.json", SESSION)?;
+    // No app has this folder.
+    folder.write("other/tests/fixture.json", "[]")?;
+    for (dir, file) in [(".", "./helper/tests/hats.json"), ("helper", "helper/tests/hats.json")] {
+        let output = hatchery(&folder.served(), &["test", dir]).await?;
+        ensure!(output.success, "{}{}", output.stdout, output.stderr);
+        assert_eq!(output.stdout, format!("✓ helper {file}\n1 passed, 0 failed\n"));
+    }
+    // The recording has no second answer.
+    let shorter = SESSION.replace(r#""role": "model", "parts": [{"text""#, r#""role": "user", "parts": [{"text""#);
+    folder.write("helper/tests/hats.json", shorter)?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success, "its exit code says so");
+    for line in [
+        "  turn 1: \"Do you remember hats?\"",
+        "    ✗ agent `helper` called its model, but has no more recorded answers",
+        "      -        \"text\": \"ANSWER\"",
+        "0 passed, 1 failed",
+    ] {
+        assert!(output.stdout.lines().any(|it| it == line), "{line:?} is not in {}", output.stdout);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_file_of_tests_that_is_not_a_session_fails() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("helper/root_agent.yaml", AGENT)?;
+    folder.write("helper/tests/hats.json", "{}")?;
+    let output = hatchery(&folder.served(), &["test", "."]).await?;
+    assert!(!output.success);
+    let expected = "    hats.json is not a test: missing field `events`";
+    assert!(output.stdout.lines().any(|line| line.starts_with(expected)), "{}", output.stdout);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `hatchery test`: runs scripted conversations, replays recordings, and compares the results.
+//! `hatchery test`: runs scripted conversations, replays recordings and sessions, and compares the results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::recordings;
 use crate::rejections::print_rejections;
+use crate::session_tests::{self, SessionTestFile};
 use crate::terminal::{format_error, plain_stdout, stdout};
 use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport, describe_failure};
 
@@ -31,6 +32,8 @@ use crate::test_report::{ExpectationResult, ObservedTurn, TestReport, TurnReport
     HTTP requests, as in\n  http: [{url: https://example.com/, body: Hello}]\n\n\
     Sessions recorded by `hatchery run --record` (generated-recordings.yaml) are replayed: models and tools return the \
     recorded responses, and a test fails if their requests differ from the recorded ones.\n\n\
+    Sessions in APP/tests/NAME.json, such as those of ADK's web client, are run again: models return the recorded answers, \
+    tools are called, and a test fails if the events differ from the recorded ones.\n\n\
     Runs agents and components of the folder with the grants of hatchery.yaml. Grants for access outside of the folder need \
     `hatchery trust`; the network is never used.")]
 pub struct Args {
@@ -59,23 +62,22 @@ enum TestCase {
     Malformed(String),
     Conversation(Conversation),
     Recordings(Recordings),
+    Session(SessionTestFile),
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, _) = find_served_folder(&args.dir)?;
-    let tests = read_tests(&args.dir)?;
-    if tests.is_empty() {
-        bail!(
-            "no {} or {} found in {} or below it; `hatchery test --help` shows an example",
-            conversation::FILE_NAME,
-            hatchery_recordings::FILE_NAME,
-            args.dir.display()
-        );
-    }
+    let mut tests = read_tests(&args.dir)?;
+    check_not_empty(&tests, &args.dir)?;
     let deterministic = DeterministicMode::default();
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let host = host::open(builder.deterministic(deterministic.clone())).await?;
     print_rejections(host.apps().as_ref(), &folder, true);
+    tests.retain(|(file, test)| match test {
+        TestCase::Session(test) => test.is_test(&host, file),
+        TestCase::Malformed(_) | TestCase::Conversation(_) | TestCase::Recordings(_) => true,
+    });
+    check_not_empty(&tests, &args.dir)?;
     let mut reports = Vec::new();
     for (file, test) in tests {
         let report = match test {
@@ -88,6 +90,10 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
                 run_conversation(&host, &folder, conversation, file).await?
             }
             TestCase::Recordings(recordings) => recordings::replay(&host, &folder, recordings, file).await?,
+            TestCase::Session(test) => {
+                deterministic.http.play(Vec::new());
+                test.run(&host, &folder, file).await?
+            }
         };
         if !args.json {
             report.print(&mut stdout())?;
@@ -105,14 +111,29 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     Ok(if failed == 0 { Outcome::Success } else { Outcome::Failure })
 }
 
-/// Reads all test files in a folder and below it.
+fn check_not_empty(tests: &[(PathBuf, TestCase)], folder: &Path) -> anyhow::Result<()> {
+    if !tests.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "no {}, {} or APP/tests/NAME.json found in {} or below it; `hatchery test --help` shows an example",
+        conversation::FILE_NAME,
+        hatchery_recordings::FILE_NAME,
+        folder.display()
+    )
+}
+
+/// Returns all test files in a folder and below it, sorted. Sessions are read when they run.
 fn read_tests(folder: &Path) -> anyhow::Result<Vec<(PathBuf, TestCase)>> {
     let files = files::find(folder, |name| [conversation::FILE_NAME, hatchery_recordings::FILE_NAME].contains(&name))?;
     let read = |file: PathBuf| {
         let test = read_test(&file).unwrap_or_else(|error| TestCase::Malformed(format_error(&error)));
         (file, test)
     };
-    Ok(files.into_iter().map(read).collect())
+    let sessions = session_tests::find(folder)?.into_iter().map(|(file, test)| (file, TestCase::Session(test)));
+    let mut tests: Vec<_> = files.into_iter().map(read).chain(sessions).collect();
+    tests.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(tests)
 }
 
 fn read_test(file: &Path) -> anyhow::Result<TestCase> {
