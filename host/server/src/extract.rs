@@ -42,16 +42,16 @@ impl RawJson {
                 Err(ApiError::invalid("invalid body: it must be a JSON object, not an array"))
             }
             Err(error) => {
-                let place = self.place_of_error::<T>().map(|place| format!("{place}: ")).unwrap_or_default();
+                let path = self.error_path::<T>().map(|path| format!("{path}: ")).unwrap_or_default();
                 let problem = in_terms_of_json(&error.to_string());
-                Err(ApiError::invalid(format!("invalid body: {place}{problem}")))
+                Err(ApiError::invalid(format!("invalid body: {path}{problem}")))
             }
             Ok(parsed) => Ok(parsed),
         }
     }
 
     /// Returns the path of the value that has another shape, such as `newMessage.parts[0]`. `None` for the whole body.
-    fn place_of_error<T: DeserializeOwned>(&self) -> Option<String> {
+    fn error_path<T: DeserializeOwned>(&self) -> Option<String> {
         let mut parser = serde_json::Deserializer::from_slice(&self.0);
         let error = serde_path_to_error::deserialize::<_, T>(&mut parser).err()?;
         let path = error.path().to_string();
