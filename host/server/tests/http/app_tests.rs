@@ -32,11 +32,10 @@ async fn serve(folder: &Path, dev_ui: DevUi) -> FolderServer {
 
 /// Returns the body with a session in which the app `hello` gives these answers.
 fn session(answers: &[&str]) -> Value {
-    let answers = answers
-        .iter()
-        .map(|answer| json!({"author": "hello", "content": {"role": "model", "parts": [{"text": answer}]}}));
-    let message = json!({"author": "user", "content": {"role": "user", "parts": [{"text": "Good morning"}]}});
-    json!({"session_data": {"events": [message].into_iter().chain(answers).collect::<Vec<_>>()}})
+    let event = |author: &str, role: &str, text: &str| json!({"author": author, "content": {"role": role, "parts": [{"text": text}]}});
+    let mut events = vec![event("user", "user", "Good morning")];
+    events.extend(answers.iter().map(|answer| event("hello", "model", answer)));
+    json!({"session_data": {"events": events}})
 }
 
 async fn put(server: &FolderServer, test: &str, body: &Value) -> Response {
