@@ -139,6 +139,30 @@ async function confirm(page, host) {
   await page.getByText("It was rolled.").waitFor();
 }
 
+/** Makes a test of a session, and runs it. Only the newer client has this panel. */
+async function testSession(page, host) {
+  await host.json("/apps/hello/users/me/sessions", { sessionId: "first" });
+  const newMessage = { role: "user", parts: [{ text: "Good morning" }] };
+  await host.json("/run", { appName: "hello", userId: "me", sessionId: "first", newMessage });
+  await page.goto(`${host.url}/dev-ui/?app=hello&userId=me&session=first&tests=true`);
+  await page.getByText("Hello to you.").first().waitFor();
+  await page.getByRole("tab", { name: "Tests" }).click();
+  await page.getByText("No tests found for this agent.").waitFor();
+  await page.getByRole("button", { name: "From Current Session" }).click();
+  const listed = page.waitForResponse((response) => response.url().endsWith("/tests"));
+  await page.getByRole("button", { name: "Submit" }).click();
+  assert.deepEqual(await (await listed).json(), ["first.json"]);
+  // The client shows the list with the next change of the page.
+  await page.locator("app-tests-tab mat-icon", { hasText: /^\s*refresh\s*$/ }).click();
+  await page.locator("td", { hasText: /^\s*first\s*$/ }).waitFor();
+  await page.getByRole("button", { name: "Run All" }).click();
+  await page.locator("pre", { hasText: "first.json: passed\n1 passed, 0 failed" }).waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
+  // A click on a row shows its events. The button that deletes a test is in the row, so the client then asks for a test that is gone.
+  await page.locator("td", { hasText: /^\s*first\s*$/ }).click();
+  await page.getByText("Hello to you.").first().waitFor();
+}
+
 for (const version of VERSIONS) {
   test(`every panel of ADK's web client ${version} works`, async (context) => {
     let client;
@@ -153,6 +177,8 @@ for (const version of VERSIONS) {
       "dice/rolls.evalset.json": sample("dice/rolls.evalset.json"),
       "dice/test_config.json": sample("dice/test_config.json"),
       "hatchery.yaml": "app_defaults: { save_input_blobs_as_artifacts: true }\n",
+      "hello/root_agent.yaml": "name: hello\nmodel: scripted:hello/answers.yaml\ninstruction: Greet.\n",
+      "hello/answers.yaml": "turns:\n  - reply: Hello to you.\n",
     };
     const host = await Host.start(files, (folder) => ["--dev-ui-dir", client, "--config", path.join(folder, "hatchery.yaml")]);
     try {
@@ -165,6 +191,7 @@ for (const version of VERSIONS) {
         await evaluate(page);
         await openStructure(page);
         await confirm(page, host);
+        if (version.startsWith("2.")) await testSession(page, host);
       });
     } finally {
       await host.stop();

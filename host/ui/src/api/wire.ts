@@ -906,6 +906,19 @@ export type StoredRevision = {
   size: number;
 };
 
+export type TestBody = {
+  /** A session with `events`. */
+  session_data: JsonObject;
+};
+
+/** The result of a change. */
+export type TestChange = {
+  /** The name of the test. */
+  file?: string;
+  /** `success`. */
+  status: string;
+};
+
 /** The result of a tool call. */
 export type ToolCall = {
   artifacts: string[];
