@@ -17,12 +17,13 @@ pub fn rejections(report: &CatalogReport) -> Vec<String> {
 }
 
 /// Prints on stderr which files of a served folder are not loaded: in one line, because the app that runs does not need
-/// them, or with the reasons if that app was not found.
-pub fn print_rejections(source: &dyn AppSource, folder: &Path, is_app_found: bool) {
+/// them, or with the reasons if that app was not found. Leaves out the reason that the error about the app contains.
+pub fn print_rejections(source: &dyn AppSource, folder: &Path, app_error: Option<&anyhow::Error>) {
     let report = source.report();
-    if !is_app_found {
-        for rejection in rejections(&report) {
-            anstream::eprintln!("{ERROR}not loaded:{ERROR:#} {}", escape_control(&rejection));
+    if let Some(error) = app_error {
+        let error = error.to_string();
+        for rejection in rejections(&report).iter().filter(|rejection| !error.contains(*rejection)) {
+            anstream::eprintln!("{ERROR}not loaded:{ERROR:#} {}", escape_control(rejection));
         }
     } else if let Some(warning) = summarize(&report, folder) {
         anstream::eprintln!("{WARNING}warning:{WARNING:#} {}", escape_control(&warning));

@@ -50,7 +50,6 @@ pub struct HostBuilder {
     watch: bool,
     worker: Option<Worker>,
     progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-    reported_app: Option<String>,
     deterministic_mode: Option<DeterministicMode>,
     /// True once the mode is in use.
     is_deterministic: bool,
@@ -235,12 +234,6 @@ impl HostBuilder {
     #[must_use]
     pub fn progress(self, listener: Arc<dyn Fn(Progress) + Send + Sync>) -> Self {
         Self { progress: Some(listener), ..self }
-    }
-
-    /// Sets the name of a YAML app whose rejection is not logged, because the program reports it. Default: none.
-    #[must_use]
-    pub fn reported_app(self, name: impl Into<String>) -> Self {
-        Self { reported_app: Some(name.into()), ..self }
     }
 
     /// Runs components with a fixed clock, fixed random numbers and recorded HTTP responses, for tests.

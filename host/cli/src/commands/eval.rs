@@ -72,12 +72,12 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, name) = split_target(&args.target)?;
     let metrics = args.test_config.as_deref().map(read_metrics).transpose()?;
     let mut interrupts = Interrupts::listen()?;
-    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory()).reported_app(&name);
+    let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let otlp = OtlpExporter::from_environment(Handle::current())?.map(Arc::new);
     let builder = otlp.iter().fold(builder, |builder, otlp| builder.export_spans(otlp.clone()));
     let Some(host) = interrupts.race(host::open(builder)).await.transpose()? else { return Ok(Outcome::Interrupted) };
     let app = find_target(&host, &folder, &name, &args);
-    print_rejections(host.apps().as_ref(), &folder, app.is_ok());
+    print_rejections(host.apps().as_ref(), &folder, app.as_ref().err());
     let app = app?;
     let sets = select_sets(&host, &app, &args).await?;
     let mut reports = Vec::new();

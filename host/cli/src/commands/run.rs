@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
+use hatchery::AppSource;
 use hatchery::shell::quote_path;
-use hatchery::{AppSource, HostBuilder};
 use hatchery_core::Plugin;
 use hatchery_engine::App;
 use hatchery_recordings::{Recorder, without_compaction};
@@ -68,10 +68,9 @@ const USER: &str = "user";
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let (folder, app_name) = resolve_target(&args.target, args.app)?;
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
-    let builder = app_name.iter().fold(builder, HostBuilder::reported_app);
     let host = host::open(if args.record.is_some() { builder.reproducible() } else { builder }).await?;
     let app = select_app(host.apps().as_ref(), app_name, &folder);
-    print_rejections(host.apps().as_ref(), &folder, app.is_ok());
+    print_rejections(host.apps().as_ref(), &folder, app.as_ref().err());
     let app = app?;
     let key = host.services().sessions.create(&app.name, USER, None, Default::default()).await?.key;
     let has_terminal = std::io::stdin().is_terminal() && !args.json;

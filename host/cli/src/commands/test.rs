@@ -72,7 +72,7 @@ pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let deterministic = DeterministicMode::default();
     let builder = host::builder(args.config.source(&folder), &StorageArgs::in_memory());
     let host = host::open(builder.deterministic(deterministic.clone())).await?;
-    print_rejections(host.apps().as_ref(), &folder, true);
+    print_rejections(host.apps().as_ref(), &folder, None);
     tests.retain(|(file, test)| match test {
         TestCase::Session(test) => test.is_test(&host, file),
         TestCase::Malformed(_) | TestCase::Conversation(_) | TestCase::Recordings(_) => true,

@@ -32,9 +32,9 @@ async fn serve(folder: &Path, dev_ui: DevUi) -> FolderServer {
 
 /// Returns the body with a session in which the app `hello` gives these answers.
 fn session(answers: &[&str]) -> Value {
-    let event = |author: &str, role: &str, text: &str| json!({"author": author, "content": {"role": role, "parts": [{"text": text}]}});
-    let mut events = vec![event("user", "user", "Good morning")];
-    events.extend(answers.iter().map(|answer| event("hello", "model", answer)));
+    let event = |author: &str, text: &str| json!({"author": author, "content": {"parts": [{"text": text}]}});
+    let mut events = vec![event("user", "Good morning")];
+    events.extend(answers.iter().map(|answer| event("hello", answer)));
     json!({"session_data": {"events": events}})
 }
 

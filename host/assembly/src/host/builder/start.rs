@@ -278,7 +278,6 @@ impl HostBuilder {
         options.settings.deterministic = self.deterministic_mode.take();
         self.is_deterministic = options.settings.deterministic.is_some();
         options.progress = self.progress.take();
-        options.reported_app = self.reported_app.take();
         options.names_file = self.names_file.take().or_else(|| match storage {
             Storage::Directory(data) => Some(data.join(NAMES_FILE)),
             Storage::InMemory => None,

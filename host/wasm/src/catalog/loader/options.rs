@@ -38,8 +38,6 @@ pub struct LoadOptions {
     pub native_items: Option<Arc<dyn ItemResolver>>,
     /// Names of native apps. An app of the directory with one of these names is a conflict and does not serve.
     pub native_apps: BTreeSet<String>,
-    /// Name of the YAML app whose rejection is not logged, because the program reports it.
-    pub reported_app: Option<String>,
     /// Decides which files may be loaded. `None` allows all.
     pub load_policy: Option<LoadPolicy>,
     /// Called with progress reports.
@@ -92,7 +90,6 @@ impl LoadOptions {
             stores_names: true,
             native_items: None,
             native_apps: BTreeSet::new(),
-            reported_app: None,
             load_policy: None,
             progress: None,
             progress_delay: PROGRESS_DELAY,

@@ -118,7 +118,6 @@ impl Loader {
             let state = self.issues.get(path).map_or(FileState::Loaded, |issue| issue.state.clone());
             if let FileState::Rejected { reason, .. } = &state
                 && file.state != state
-                && self.options.reported_app.as_ref() != Some(&file.name)
             {
                 // A reason that is about a line begins with the path.
                 let place = format!("{}:", path.display());
