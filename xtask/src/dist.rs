@@ -22,7 +22,7 @@ use crate::workspace::Workspace;
 use crate::{TOOLCHAIN, toolchain};
 
 /// Maximum size of the command, in bytes.
-const MAX_BINARY: u64 = 75_000_000;
+const MAX_BINARY: u64 = 65_000_000;
 
 /// Files of the repository that are in the archive, the systemd service among them, in addition to the guides in
 /// `docs`.

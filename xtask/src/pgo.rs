@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 use crate::{ALLOCATOR, components, toolchain};
 
 /// The profile of both builds.
-const PROFILE: &str = "dist";
+const PROFILE: &str = "guided";
 
 /// The counters need no link-time optimization, which would take longer than the rest of the build.
 const WITHOUT_LTO: [&str; 3] = ["-Clto=off", "-Clinker-plugin-lto=no", "-Cembed-bitcode=yes"];
