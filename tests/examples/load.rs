@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Parser;
 use hatchery_tests::load::{self, Plan, Program, Report, floor, idle, slopes, startup};
+use tokio::runtime::Builder;
 
 /// Measures a release build of the host over HTTP.
 #[derive(Parser)]
@@ -30,12 +31,16 @@ struct Arguments {
     floor: bool,
 }
 
-#[tokio::main]
-async fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     if arguments.floor {
-        return floor::serve().await;
+        return Builder::new_multi_thread().enable_all().build()?.block_on(floor::serve());
     }
+    // One thread serves its connections in turn. Several let some of a thousand wait for a multiple of the others' time.
+    Builder::new_current_thread().enable_all().build()?.block_on(measure(arguments))
+}
+
+async fn measure(arguments: Arguments) -> anyhow::Result<()> {
     let plan = Plan {
         duration: Duration::try_from_secs_f64(arguments.seconds)?,
         connections: 8,
