@@ -135,9 +135,9 @@ impl AppTests {
     /// If there is no such test, its file is not a session, or nothing can run. A failed run is a turn with a problem.
     pub async fn run(&self, runner: &Runner, app: &App, name: &str) -> Result<Vec<TestedTurn>, AppTestsError> {
         let name = file_name(name)?;
-        let test = parse(&name, &self.read(&app.name, &name).await?)?;
-        // It is never closed.
+        // It is never closed. Acquired first, because a test in memory is many times as large as its file.
         let _permit = RUNS.acquire().await;
+        let test = parse(&name, &self.read(&app.name, &name).await?)?;
         Ok(test.run(runner, in_memory(runner.services()), app).await?)
     }
 
@@ -147,11 +147,10 @@ impl AppTests {
     /// As [`AppTests::run`], or if a run fails. Then the file is unchanged.
     pub async fn rebuild(&self, runner: &Runner, app: &App, name: &str) -> Result<String, AppTestsError> {
         let name = file_name(name)?;
+        let _permit = RUNS.acquire().await;
         let json = self.read(&app.name, &name).await?;
         let test = parse(&name, &json)?;
-        let permit = RUNS.acquire().await;
         let events = test.record(runner, in_memory(runner.services()), app).await;
-        drop(permit);
         let events = events.map_err(|error| AppTestsError::NotRebuilt {
             name: name.clone(),
             reason: format!("{}: {}", error.code(), error.client_message()),

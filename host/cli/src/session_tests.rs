@@ -17,7 +17,7 @@ const FOLDER: &str = "tests";
 pub struct SessionTestFile {
     app: String,
     name: String,
-    /// Whether the folder has a `root_agent.yaml`.
+    /// True if the folder has a `root_agent.yaml`.
     is_of_yaml_app: bool,
 }
 
