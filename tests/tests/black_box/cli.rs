@@ -238,23 +238,6 @@ async fn inspect_reports_the_problem_of_a_file() -> Result<()> {
 }
 
 #[tokio::test]
-async fn the_reason_why_an_app_cannot_be_used_is_printed_once() -> Result<()> {
-    let folder = Folder::empty()?;
-    for app in ["broken", "other"] {
-        folder.write(&format!("{app}/root_agent.yaml"), format!("name: {app}\nmodel: m\nmodle: m\n"))?;
-    }
-    for command in [&["run", ".", "broken"][..], &["run", "broken"], &["eval", "broken"]] {
-        let output = hatchery(&folder.served(), command).await?;
-        assert!(!output.success && output.stderr.contains("error: app `broken` cannot be used: "), "{}", output.stderr);
-        for app in ["broken", "other"] {
-            let place = format!("{app}/root_agent.yaml:3:");
-            assert_eq!(output.stderr.matches(&place).count(), 1, "{command:?}: {}", output.stderr);
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
 async fn test_runs_the_conversations_of_the_samples() -> Result<()> {
     let folder = Folder::with_samples()?;
     let output = hatchery(&folder.served(), &["test", "."]).await?;
@@ -359,30 +342,6 @@ async fn an_app_whose_project_is_not_built_is_answered_with_the_command_that_bui
     assert!(tested.stdout.contains(&format!("app `words` not found; available: none; {hint}")), "{}", tested.stdout);
     let ran = hatchery(&folder.file("words"), &["run", ".", "-m", "hi"]).await?;
     assert!(ran.stderr.contains("/words; run `hatchery build /"), "{}", ran.stderr);
-    Ok(())
-}
-
-#[tokio::test]
-async fn run_names_other_files_that_are_not_loaded_in_one_line() -> Result<()> {
-    let folder = Folder::empty()?;
-    let created = hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?;
-    ensure!(created.success, "{}", created.stderr);
-    folder.write("broken.wasm", "nonsense")?;
-    folder.write("other/root_agent.yaml", "agent_class: Robot\nname: other\n")?;
-    let warning = "warning: not loaded: broken.wasm, other/root_agent.yaml; `hatchery doctor .` shows why\n";
-    for args in [&["run", ".", "hello", "-m", "I am Ada"][..], &["test", "."]] {
-        let output = hatchery(&folder.served(), args).await?;
-        assert!(output.success, "{args:?}: {}{}", output.stdout, output.stderr);
-        assert_eq!(output.stderr, warning, "{args:?}");
-    }
-    let unknown = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
-    for part in [
-        "not loaded: broken.wasm: component `broken` is not a WebAssembly file",
-        "other/root_agent.yaml:1:1: agent class `Robot` not found",
-        "error: app `nobody` not found; available: hello\n",
-    ] {
-        assert!(unknown.stderr.contains(part), "{part:?} is not in {:?}", unknown.stderr);
-    }
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! Problems of files are shown to everyone who looks: in the log, in `/components`, in the announcement.
+//! Problems of files are shown where people look: in the log, in `/components`, in the announcement, beside a run.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use hatchery_tests::event::text_at;
 use hatchery_tests::host::{entry, has_app, reason};
 use hatchery_tests::{Folder, Host};
@@ -114,5 +114,46 @@ async fn a_missing_key_of_a_model_is_shown_before_the_first_message_and_read_fro
     host.wait_for_log(".env: ignoring HTTPS_PROXY: only names that end in _KEY").await?;
     let checked = hatchery(&folder.served(), &["doctor", "."]).await?;
     assert!(checked.success, "{}", checked.stdout);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_reason_why_an_app_cannot_be_used_is_printed_once() -> Result<()> {
+    let folder = Folder::empty()?;
+    for app in ["broken", "other"] {
+        folder.write(&format!("{app}/root_agent.yaml"), format!("name: {app}\nmodel: m\nmodle: m\n"))?;
+    }
+    for command in [&["run", ".", "broken"][..], &["run", "broken"], &["eval", "broken"]] {
+        let output = hatchery(&folder.served(), command).await?;
+        assert!(!output.success && output.stderr.contains("error: app `broken` cannot be used: "), "{}", output.stderr);
+        for app in ["broken", "other"] {
+            let place = format!("{app}/root_agent.yaml:3:");
+            assert_eq!(output.stderr.matches(&place).count(), 1, "{command:?}: {}", output.stderr);
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn run_names_other_files_that_are_not_loaded_in_one_line() -> Result<()> {
+    let folder = Folder::empty()?;
+    let created = hatchery(&folder.served(), &["new", "hello", "--kind", "yaml"]).await?;
+    ensure!(created.success, "{}", created.stderr);
+    folder.write("broken.wasm", "nonsense")?;
+    folder.write("other/root_agent.yaml", "agent_class: Robot\nname: other\n")?;
+    let warning = "warning: not loaded: broken.wasm, other/root_agent.yaml; `hatchery doctor .` shows why\n";
+    for args in [&["run", ".", "hello", "-m", "I am Ada"][..], &["test", "."]] {
+        let output = hatchery(&folder.served(), args).await?;
+        assert!(output.success, "{args:?}: {}{}", output.stdout, output.stderr);
+        assert_eq!(output.stderr, warning, "{args:?}");
+    }
+    let unknown = hatchery(&folder.served(), &["run", ".", "nobody", "-m", "Hello"]).await?;
+    for part in [
+        "not loaded: broken.wasm: component `broken` is not a WebAssembly file",
+        "other/root_agent.yaml:1:1: agent class `Robot` not found",
+        "error: app `nobody` not found; available: hello\n",
+    ] {
+        assert!(unknown.stderr.contains(part), "{part:?} is not in {:?}", unknown.stderr);
+    }
     Ok(())
 }
