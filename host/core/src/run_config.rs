@@ -55,11 +55,16 @@ pub struct RunConfig {
 }
 
 impl RunConfig {
+    /// Returns the custom metadata that the events of the run get, without reserved keys.
+    pub fn event_metadata(&self) -> impl Iterator<Item = (&String, &Value)> {
+        let is_reserved = |key: &str| RESERVED_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
+        let entries = self.custom_metadata.iter().flat_map(|metadata| metadata.iter());
+        entries.filter(move |(key, _)| !is_reserved(key))
+    }
+
     /// Adds the custom metadata of the run to an event, whose own keys take precedence.
     pub fn add_custom_metadata(&self, event: &mut EventData) {
-        let Some(metadata) = &self.custom_metadata else { return };
-        let is_reserved = |key: &str| RESERVED_PREFIXES.iter().any(|prefix| key.starts_with(prefix));
-        let mut added = metadata.iter().filter(|(key, _)| !is_reserved(key)).peekable();
+        let mut added = self.event_metadata().peekable();
         if added.peek().is_none() {
             return;
         }

@@ -18,7 +18,7 @@ use self::gen_ai::{ModelCalls, ModelSeries};
 use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
-const ERROR_CODES: [&str; 63] = [
+const ERROR_CODES: [&str; 64] = [
     "AGENT_FAILED",
     "BAD_INPUT",
     "CALLBACK_FAILED",
@@ -58,6 +58,7 @@ const ERROR_CODES: [&str; 63] = [
     "MODEL_TIMEOUT",
     "MODEL_UNKNOWN",
     "NOT_AN_AGENT",
+    "NOT_A_TOOL",
     "NOT_FOUND",
     "NO_APPS",
     "NO_SESSION",

@@ -5,6 +5,7 @@ pub(crate) mod bindings;
 pub mod component;
 pub(crate) mod convert;
 pub(crate) mod imports;
+pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod sub_agent_relay;
 pub mod version;

@@ -51,7 +51,7 @@ impl HostState {
             Some(CallOrigin::Describe) => "there is no session in `describe`",
             Some(CallOrigin::Model(_)) => "there is no session in a call of a component's model",
             Some(CallOrigin::Close) => "there is no session when a plugin is closed",
-            Some(CallOrigin::Call(cx)) => return Ok(cx),
+            Some(CallOrigin::Call(cx) | CallOrigin::Tool(cx, _)) => return Ok(cx),
             Some(CallOrigin::Agent(cx, _)) => return Ok(&cx.call),
         };
         Err(wit_error("NO_SESSION", message))
@@ -120,12 +120,17 @@ fn context(store: &mut impl StoreAccess) -> Result<CallContext, wit::Error> {
 fn agent(store: &mut impl StoreAccess) -> Result<(AgentContext, Arc<SubAgentRelay>), wit::Error> {
     store.with_state(|state| match &state.origin {
         Some(CallOrigin::Agent(cx, relay)) => Ok((cx.clone(), relay.clone())),
-        None | Some(CallOrigin::Describe | CallOrigin::Model(_) | CallOrigin::Close | CallOrigin::Call(_)) => {
-            Err(wit_error(
-                "NOT_AN_AGENT",
-                "only a custom agent can run other agents; a tool or callback can transfer to one",
-            ))
-        }
+        None
+        | Some(
+            CallOrigin::Describe
+            | CallOrigin::Model(_)
+            | CallOrigin::Close
+            | CallOrigin::Call(_)
+            | CallOrigin::Tool(..),
+        ) => Err(wit_error(
+            "NOT_AN_AGENT",
+            "only a custom agent can run other agents; a tool or callback can transfer to one",
+        )),
     })
 }
 

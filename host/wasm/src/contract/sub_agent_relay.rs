@@ -219,7 +219,7 @@ pub(crate) mod tests {
     use futures::StreamExt;
     use hatchery_core::{
         AgentHost, CallContext, Content, Invocation, JsonMap, Model, ModelError, ModelResolver, NewInvocation,
-        Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
+        RunConfig, Services, Session, SessionKey, State as SessionState, Timestamp, ToolAuthorizer, ToolError,
     };
     use hatchery_stores::{KeywordMemory, MemoryArtifacts, MemoryCredentials, MemorySessions};
     use serde_json::{Value, json};
@@ -281,7 +281,16 @@ pub(crate) mod tests {
         context(&Arc::default()).call
     }
 
+    /// Returns the context of a call in a run with these settings.
+    pub(crate) fn call_with(run_config: RunConfig) -> CallContext {
+        context_with(&Arc::default(), run_config).call
+    }
+
     fn context(stored: &Arc<RecordingSink>) -> AgentContext {
+        context_with(stored, RunConfig::default())
+    }
+
+    fn context_with(stored: &Arc<RecordingSink>, run_config: RunConfig) -> AgentContext {
         let key = SessionKey::new("app", "user", "session");
         let services = Services {
             sessions: Arc::new(MemorySessions::new()),
@@ -300,7 +309,8 @@ pub(crate) mod tests {
             last_update_time: now,
         };
         let new = NewInvocation::new(session, services);
-        let (invocation, _) = Invocation::new(NewInvocation { user_content: Arc::new(Content::user("hello")), ..new });
+        let user_content = Arc::new(Content::user("hello"));
+        let (invocation, _) = Invocation::new(NewInvocation { user_content, run_config, ..new });
         let call = CallContext::new(invocation, "agent", None).with_host(Arc::new(EchoHost(stored.clone())));
         AgentContext { call, sink: stored.clone() }
     }

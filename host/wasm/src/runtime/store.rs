@@ -131,11 +131,11 @@ impl Sandbox {
     /// fresh one. `load` finds the function, `work` calls it.
     pub(crate) fn call<'a, G: Send + 'a, R: Send + 'a>(
         &'a self,
-        cx: &CallContext,
+        origin: impl Into<CallOrigin>,
         load: impl FnOnce(&mut Store<HostState>, &Instance) -> wasmtime::Result<G> + Send + 'a,
         work: impl FnOnce(&Accessor<HostState>, G) -> GuestFuture<'_, R> + Send + 'a,
     ) -> BoxFuture<'a, Result<R, CallError>> {
-        let (origin, span) = self.start_span(CallOrigin::Call(cx.clone()));
+        let (origin, span) = self.start_span(origin.into());
         Box::pin(async move {
             let limits = self.call_limits(&origin);
             let span = self.guest_span(span, &limits);
@@ -178,6 +178,7 @@ impl Sandbox {
         let inside = span.context().clone();
         let origin = match origin {
             CallOrigin::Call(cx) => CallOrigin::Call(cx.with_span(inside)),
+            CallOrigin::Tool(cx, reporter) => CallOrigin::Tool(cx.with_span(inside), reporter),
             CallOrigin::Agent(AgentContext { call, sink }, relay) => {
                 CallOrigin::Agent(AgentContext { call: call.with_span(inside), sink }, relay)
             }
@@ -229,13 +230,15 @@ impl Sandbox {
     fn call_limits(&self, origin: &CallOrigin) -> CallLimits {
         let (wall, limit) = match origin {
             CallOrigin::Describe if self.limits.wall > DESCRIBE_TIMEOUT => (DESCRIBE_TIMEOUT, Limit::Describe),
-            CallOrigin::Describe | CallOrigin::Close | CallOrigin::Call(_) => (self.limits.wall, Limit::Wall),
+            CallOrigin::Describe | CallOrigin::Close | CallOrigin::Call(_) | CallOrigin::Tool(..) => {
+                (self.limits.wall, Limit::Wall)
+            }
             CallOrigin::Model(_) | CallOrigin::Agent(..) => (self.limits.agent_wall, Limit::AgentWall),
         };
         let cancel = match origin {
             // The caller ends the call by dropping it.
             CallOrigin::Describe | CallOrigin::Model(_) | CallOrigin::Close => CancellationToken::new(),
-            CallOrigin::Call(cx) => cx.invocation.cancel.clone(),
+            CallOrigin::Call(cx) | CallOrigin::Tool(cx, _) => cx.invocation.cancel.clone(),
             CallOrigin::Agent(cx, _) => cx.call.invocation.cancel.clone(),
         };
         let clock = Clock::new(self.limits.cpu, wall, cancel.clone(), &self.engine);

@@ -26,8 +26,9 @@ use wasmtime::component::{ComponentExportIndex, Instance, Val};
 
 use super::Component;
 use crate::contract::convert::{BadValue, to_json, to_tool_error, wit};
+use crate::contract::progress::with_progress;
 use crate::error::CallError;
-use crate::runtime::store::{HostState, run_key};
+use crate::runtime::store::{CallOrigin, HostState, run_key};
 use shape::{Budget, Field, Shape};
 
 /// An exported function with plain data.
@@ -249,13 +250,15 @@ impl FunctionTool {
             let code = instance.get_func(store, function.index);
             code.ok_or_else(|| wasmtime::format_err!("its function `{}` is not there", function.name))
         };
-        let call = self.component.sandbox.call(cx, load, |accessor, code| {
-            Box::pin(async move {
-                code.call_concurrent(accessor, &args, &mut returned).await?;
-                Ok(returned.pop())
+        let call = |origin: CallOrigin| {
+            self.component.sandbox.call(origin, load, |accessor, code| {
+                Box::pin(async move {
+                    code.call_concurrent(accessor, &args, &mut returned).await?;
+                    Ok(returned.pop())
+                })
             })
-        });
-        let returned = call.await?;
+        };
+        let returned = with_progress(cx, &self.declaration.name, call).await?;
         let json_size = returned.as_ref().map_or(0, json::size);
         let _reservation = self.component.reserve_parsed(Some(run_key(cx)), json_size)?;
         let result = function.result(returned).map_err(|error| CallError::Contract(error.to_string()))?;

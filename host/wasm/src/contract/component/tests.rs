@@ -1,5 +1,7 @@
 //! Hand-written components with manifests that no honest component returns.
 
+mod progress;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 

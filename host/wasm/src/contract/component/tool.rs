@@ -10,7 +10,9 @@ use serde_json::Value;
 use super::Component;
 use super::exports::{Indices, ToolExports, call_guest};
 use crate::contract::convert::{to_json, to_tool_error, wit};
+use crate::contract::progress::with_progress;
 use crate::error::CallError;
+use crate::runtime::store::CallOrigin;
 
 #[derive(Clone)]
 pub(super) struct ComponentTool {
@@ -56,8 +58,12 @@ impl Tool for ComponentTool {
 
 impl ComponentTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
-        let name = self.declaration.name.clone();
-        match call_guest!(self.component, cx, self.exports, call_call(name, args))? {
+        let tool = &self.declaration.name;
+        let name = tool.clone();
+        let call = |origin: CallOrigin| async move {
+            call_guest!(self.component, origin, self.exports, call_call(name, args))
+        };
+        match with_progress(cx, tool, call).await? {
             Ok(result) => self.component.parse_result(result, cx).map(Ok),
             Err(error) => Ok(Err(error)),
         }

@@ -12,7 +12,9 @@ use super::exports::{Indices, ToolsetExports, call_guest};
 use super::manifest::{DescribedTool, MAX_ITEMS, check_count};
 use crate::contract::bindings::hatchery::agent::specs;
 use crate::contract::convert::{EstimateSize, to_json, to_tool_error, wit};
+use crate::contract::progress::with_progress;
 use crate::error::CallError;
+use crate::runtime::store::CallOrigin;
 
 pub(super) struct ComponentToolset {
     pub(super) component: Arc<Component>,
@@ -86,8 +88,12 @@ impl Tool for ToolsetTool {
 
 impl ToolsetTool {
     async fn answer(&self, args: String, cx: &CallContext) -> Result<Result<Value, wit::ToolError>, CallError> {
-        let (toolset, tool) = (self.toolset.clone(), self.described.declaration.name.clone());
-        match call_guest!(self.component, cx, self.exports, call_call(toolset, tool, args))? {
+        let name = &self.described.declaration.name;
+        let (toolset, tool) = (self.toolset.clone(), name.clone());
+        let call = |origin: CallOrigin| async move {
+            call_guest!(self.component, origin, self.exports, call_call(toolset, tool, args))
+        };
+        match with_progress(cx, name, call).await? {
             Ok(result) => self.component.parse_result(result, cx).map(Ok),
             Err(error) => Ok(Err(error)),
         }

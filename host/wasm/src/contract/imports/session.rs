@@ -1,6 +1,8 @@
-//! `session`: state, confirmations and history.
+//! `session`: state, confirmations, progress and history.
 
-use hatchery_core::StreamingMode;
+use std::collections::BTreeMap;
+
+use hatchery_core::{StreamingMode, ToolProgress, truncate_bytes};
 
 use super::wit_error;
 use crate::contract::bindings::hatchery::agent::session::{
@@ -8,12 +10,15 @@ use crate::contract::bindings::hatchery::agent::session::{
 };
 use crate::contract::convert::{EstimateSize, ITEM_SIZE, ToWit, parse_json, to_json, wit};
 use crate::policy::{Access, Permission};
-use crate::runtime::store::HostState;
 use crate::runtime::store::meter::parsed_size;
 use crate::runtime::store::pending_writes::WriteKey;
+use crate::runtime::store::{CallOrigin, HostState};
 
 /// Maximum number of events of one call, for any `limit`.
 pub(super) const MAX_EVENTS: u32 = 1000;
+
+/// Maximum size in bytes of a message about progress.
+const MAX_PROGRESS_MESSAGE: usize = 500;
 
 impl Host for HostState {
     fn current(&mut self) -> Result<Info, wit::Error> {
@@ -44,6 +49,11 @@ impl Host for HostState {
 
     fn user_content(&mut self) -> Result<wit::Content, wit::Error> {
         Ok(self.context()?.invocation.user_content().to_wit())
+    }
+
+    fn run_metadata(&mut self) -> Result<String, wit::Error> {
+        let metadata = self.context()?.invocation.run_config.event_metadata();
+        Ok(to_json(&metadata.collect::<BTreeMap<_, _>>()))
     }
 
     fn get_state(&mut self, key: String) -> Result<Option<String>, wit::Error> {
@@ -101,6 +111,28 @@ impl Host for HostState {
         })?;
         self.writes.hold(WriteKey::Confirmation, reservation);
         Ok(self.context()?.request_confirmation(hint, payload)?)
+    }
+
+    fn report_progress(
+        &mut self,
+        progress: f64,
+        total: Option<f64>,
+        message: Option<String>,
+    ) -> Result<(), wit::Error> {
+        self.context()?;
+        let Some(CallOrigin::Tool(_, reporter)) = &self.origin else {
+            let message = "only the code of a tool call can report progress; an agent yields partial events instead";
+            return Err(wit_error("NOT_A_TOOL", message));
+        };
+        if !(progress.is_finite() && total.is_none_or(f64::is_finite)) {
+            return Err(wit_error(
+                "BAD_INPUT",
+                "progress and its total must be finite numbers; leave an unknown total out",
+            ));
+        }
+        let message = message.map(|message| truncate_bytes(&message, MAX_PROGRESS_MESSAGE));
+        reporter.report(ToolProgress { progress, total, message });
+        Ok(())
     }
 
     fn event_count(&mut self) -> Result<u64, wit::Error> {

@@ -19,6 +19,7 @@ use super::meter::{Meter, resource_size};
 use super::nesting::Nesting;
 use super::pending_writes::PendingWrites;
 use super::stdio::Stdio;
+use crate::contract::progress::ProgressReporter;
 use crate::contract::sub_agent_relay::SubAgentRelay;
 use crate::guest_log::GuestLog;
 use crate::policy::{Grants, Preopens, WasiEnvironment};
@@ -36,8 +37,10 @@ pub(crate) enum CallOrigin {
     Model(Option<usize>),
     /// A plugin's `close` hook, which runs outside of any session.
     Close,
-    /// A call within a run, such as a call of a tool or a callback.
+    /// A call within a run, such as a call of a callback.
     Call(CallContext),
+    /// A call of a tool, which can report progress.
+    Tool(CallContext, ProgressReporter),
     /// A custom agent, with the events of its sub-agents.
     Agent(AgentContext, Arc<SubAgentRelay>),
 }
@@ -47,7 +50,7 @@ impl CallOrigin {
     pub(crate) fn context(&self) -> Option<&CallContext> {
         match self {
             Self::Describe | Self::Model(_) | Self::Close => None,
-            Self::Call(cx) => Some(cx),
+            Self::Call(cx) | Self::Tool(cx, _) => Some(cx),
             Self::Agent(cx, _) => Some(&cx.call),
         }
     }
@@ -56,8 +59,16 @@ impl CallOrigin {
     pub(super) fn run_key(&self) -> Option<usize> {
         match self {
             Self::Model(run) => *run,
-            Self::Describe | Self::Close | Self::Call(_) | Self::Agent(..) => Some(run_key(self.context()?)),
+            Self::Describe | Self::Close | Self::Call(_) | Self::Tool(..) | Self::Agent(..) => {
+                Some(run_key(self.context()?))
+            }
         }
+    }
+}
+
+impl From<&CallContext> for CallOrigin {
+    fn from(cx: &CallContext) -> Self {
+        Self::Call(cx.clone())
     }
 }
 
@@ -121,9 +132,11 @@ impl HostState {
                 bare = WasiEnvironment::for_describe();
                 &bare
             }
-            CallOrigin::Model(_) | CallOrigin::Close | CallOrigin::Call(_) | CallOrigin::Agent(..) => {
-                &sandbox.wasi_environment
-            }
+            CallOrigin::Model(_)
+            | CallOrigin::Close
+            | CallOrigin::Call(_)
+            | CallOrigin::Tool(..)
+            | CallOrigin::Agent(..) => &sandbox.wasi_environment,
         };
         let limits = &sandbox.limits;
         let memory = InstanceMemory::new(limits.clone(), sandbox.engine.memory().clone(), origin.run_key());
