@@ -63,6 +63,7 @@ const optional = (value, convertValue) => (value === null || value === undefined
 const HOST = {
   info: () => convert.infoFromWit(callHost(() => session.current())),
   userContent: () => convert.contentFromWit(callHost(() => session.userContent())),
+  runMetadata: () => parse(callHost(() => session.runMetadata())),
   getState: (key) => parseOptional(callHost(() => session.getState(key))),
   allState: () => convert.stateFromWit(callHost(() => session.getAllState())),
   setState: (key, value) => callHost(() => session.setState(key, stringify(value))),
@@ -75,6 +76,7 @@ const HOST = {
   },
   requestConfirmation: (hint, payload) =>
     callHost(() => session.requestConfirmation(hint, payload === undefined ? null : stringify(payload))),
+  reportProgress: ({ progress, total, message }) => callHost(() => session.reportProgress(progress, total ?? null, message ?? null)),
   credential: (config) => parseOptional(callHost(() => credentials.get(stringify(config)))),
   refuseCredential: (config, credential) => callHost(() => credentials.refuse(stringify(config), stringify(credential))),
   config: (key) => parseOptional(callHost(() => config.get(key))),

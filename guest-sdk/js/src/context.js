@@ -215,6 +215,11 @@ export class Context {
     return this.#host.userContent();
   }
 
+  /** The custom metadata that the request for the run has, such as ids of traces or of tenants; empty if it has none. */
+  get runMetadata() {
+    return this.#host.runMetadata();
+  }
+
   /** The number of events in the session. */
   get eventCount() {
     return this.#host.eventCount();
@@ -338,6 +343,14 @@ export class Context {
    */
   requestConfirmation(hint, payload) {
     this.#host.requestConfirmation(hint, payload);
+  }
+
+  /**
+   * Reports the progress of this tool call to the clients of a run with streaming, in a unit of the tool's choice; an unknown `total` is left
+   * out. Reports that follow each other quickly replace each other, and the last one always arrives.
+   */
+  reportProgress({ progress, total, message }) {
+    this.#host.reportProgress({ progress, total, message });
   }
 
   /**

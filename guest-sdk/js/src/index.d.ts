@@ -303,6 +303,8 @@ export class Context {
   readonly info: RunInfo;
   /** The user message that started this run. */
   readonly userContent: Content;
+  /** The custom metadata that the request for the run has, such as ids of traces or of tenants; empty if it has none. */
+  readonly runMetadata: Record<string, any>;
   readonly eventCount: number;
   /**
    * The idempotency key of this tool call: the same when the call is made again because its host died, and different for any other call. For
@@ -361,6 +363,11 @@ export class Context {
    */
   requestConfirmation(hint: string, payload?: unknown): void;
   /**
+   * Reports the progress of this tool call to the clients of a run with streaming, in a unit of the tool's choice; an unknown `total` is left
+   * out. Reports that follow each other quickly replace each other, and the last one always arrives.
+   */
+  reportProgress(report: ToolProgress): void;
+  /**
    * The user's credential for a service. If it is `undefined`, the user is being asked: the tool's result should say that it is waiting, and
    * the tool is called again with the same arguments after the answer. The host keeps the credential encrypted for this component, and
    * refreshes tokens. Needs the grant `network`.
@@ -368,6 +375,16 @@ export class Context {
   credential(config: AuthConfig): AuthCredential | undefined;
   /** Reports that the service has refused a credential. The next `credential` refreshes a token, and asks the user again for anything else. */
   refuseCredential(config: AuthConfig, credential: AuthCredential): void;
+}
+
+/** The progress of a tool call. */
+export interface ToolProgress {
+  /** The amount done. */
+  progress: number;
+  /** The total amount; missing if the tool does not know it. */
+  total?: number;
+  /** A text for people, up to 500 bytes. */
+  message?: string;
 }
 
 /** A service for which users have credentials, in the JSON of ADK. */

@@ -1,5 +1,6 @@
 import type {
   AuthConfig, AuthCredential, Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
+  ToolProgress,
 } from "./index.js";
 
 /** A request to a web server. Header names are in lower case. */
@@ -29,6 +30,8 @@ export class MockHost {
     memory?: MemoryEntry[];
     /** The call in which the code runs. */
     info?: Partial<RunInfo>;
+    /** The custom metadata that the request for the run has. */
+    runMetadata?: Record<string, Json>;
     /** The arguments with which the configuration uses the tool or plugin that is called. */
     arguments?: Json;
     /** The plugins of the run. */
@@ -60,6 +63,8 @@ export class MockHost {
   requests: LlmRequest[];
   /** Level, message and fields of log lines. */
   logLines: [string, string, Record<string, unknown>][];
+  /** The progress that tools have reported. A real host sends at most ten reports of a call per second. */
+  progress: ToolProgress[];
   /** The confirmation that was requested for the tool call. */
   requestedConfirmation: { hint: string; payload?: Json } | undefined;
   /** The configuration of the credential that was requested for the tool call. */

@@ -19,6 +19,8 @@ export class MockHost {
   requests = [];
   /** Level, message and fields of log lines. */
   logLines = [];
+  /** The progress that tools have reported. A real host sends at most ten reports of a call per second. */
+  progress = [];
   requestedConfirmation;
   requestedCredential;
   credentialOfUser;
@@ -42,7 +44,7 @@ export class MockHost {
     this.state = { ...setup.state };
     this.credentialOfUser = setup.credential;
     this.#setup = {
-      config: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {},
+      config: {}, runMetadata: {}, userMessage: "", events: [], tools: {}, subAgents: {}, plugins: [], models: [], apps: {},
       idempotencyKey: "key-of-call", ...setup,
       responses: [...(setup.responses ?? [])],
     };
@@ -110,6 +112,10 @@ export class MockHost {
     return content(this.#setup.userMessage, "user");
   }
 
+  runMetadata() {
+    return structuredClone(this.#setup.runMetadata);
+  }
+
   getState(key) {
     return structuredClone(this.state[key]);
   }
@@ -141,6 +147,13 @@ export class MockHost {
 
   requestConfirmation(hint, payload) {
     this.requestedConfirmation = { hint, payload };
+  }
+
+  reportProgress({ progress, total, message }) {
+    if (!Number.isFinite(progress) || (total !== undefined && !Number.isFinite(total))) {
+      throw new HatcheryError("progress and its total must be finite numbers; leave an unknown total out", "BAD_INPUT");
+    }
+    this.progress.push({ progress, ...(total !== undefined && { total }), ...(message !== undefined && { message }) });
   }
 
   credential(config) {
@@ -370,7 +383,8 @@ export async function answer(model, request, ctx) {
 
 /** The functions of the host that change something. */
 const CHANGES = [
-  "setState", "requestConfirmation", "credential", "refuseCredential", "transfer", "escalate", "endInvocation", "skipSummarization", "saveArtifact", "deleteArtifact",
+  "setState", "requestConfirmation", "reportProgress", "credential", "refuseCredential", "transfer", "escalate", "endInvocation",
+  "skipSummarization", "saveArtifact", "deleteArtifact",
   "addSessionToMemory", "addEventsToMemory", "runApp", "runAppLive", "cancelRun", "createSession", "appendEvent", "deleteSession",
 ];
 

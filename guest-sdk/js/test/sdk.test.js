@@ -417,6 +417,31 @@ test("other sessions are created, read and deleted", () => {
   assert.deepEqual(host.sessions.diary.today.events.map(textOf), ["Dear diary."]);
 });
 
+test("the progress of a tool is recorded", async () => {
+  const bake = tool({
+    name: "bake",
+    description: "Bakes.",
+    parameters: s.object({ loaves: s.integer() }),
+    run({ loaves }, ctx) {
+      for (let loaf = 1; loaf <= loaves; loaf += 1) ctx.reportProgress({ progress: loaf, total: loaves, message: `loaf ${loaf}` });
+      ctx.reportProgress({ progress: 0.5 });
+    },
+  });
+  const host = new MockHost();
+  await bake.call({ loaves: 2 }, host.context());
+  const loaf = (progress) => ({ progress, total: 2, message: `loaf ${progress}` });
+  assert.deepEqual(host.progress, [loaf(1), loaf(2), { progress: 0.5 }]);
+  for (const report of [{ progress: NaN }, { progress: 1, total: Infinity }]) {
+    assert.throws(() => host.context().reportProgress(report), { code: "BAD_INPUT" });
+  }
+  assert.throws(() => host.readOnlyContext().reportProgress({ progress: 1 }), { code: "READ_ONLY" });
+});
+
+test("the metadata of a run is readable and empty by default", () => {
+  assert.deepEqual(new MockHost({ runMetadata: { tenant: "acme" } }).context().runMetadata, { tenant: "acme" });
+  assert.deepEqual(new MockHost().context().runMetadata, {});
+});
+
 test("a version of an artifact has metadata", () => {
   const host = new MockHost();
   const { artifacts } = host.context();

@@ -503,6 +503,25 @@ class Contexts(unittest.TestCase):
         with self.assertRaises(FatalError):
             run(cx.generate("Again."))
 
+    def test_the_progress_of_a_tool_is_recorded(self) -> None:
+        @tool
+        async def bake(loaves: int, cx: ToolContext) -> None:
+            for loaf in range(loaves):
+                await cx.report_progress(loaf + 1, total=loaves, message=f"loaf {loaf + 1}")
+            await cx.report_progress(0.5)
+
+        host = MockHost()
+        run(bake.call({"loaves": 2}, host.tool_context()))
+        self.assertEqual(host.progress, [(1, 2, "loaf 1"), (2, 2, "loaf 2"), (0.5, None, None)])
+        for progress, total in [(float("nan"), None), (1, float("inf"))]:
+            with self.assertRaises(Error) as raised:
+                run(host.tool_context().report_progress(progress, total))
+            self.assertEqual(raised.exception.code, "BAD_INPUT")
+
+    def test_the_metadata_of_a_run_is_readable_and_empty_by_default(self) -> None:
+        self.assertEqual(MockHost(run_metadata={"tenant": "acme"}).context().run_metadata, {"tenant": "acme"})
+        self.assertEqual(MockHost().tool_context().run_metadata, {})
+
     def test_a_user_is_asked_for_a_credential_and_again_after_it_is_refused(self) -> None:
         config = {"authScheme": {"type": "apiKey", "in": "header", "name": "X-Key"}}
         host = MockHost()

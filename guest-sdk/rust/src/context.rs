@@ -98,6 +98,15 @@ impl Context {
         session::user_content()?.try_into()
     }
 
+    /// Returns the custom metadata that the request for the run has, such as ids of traces or of tenants. Empty if it
+    /// has none.
+    ///
+    /// # Errors
+    /// If the code runs outside of a session.
+    pub fn run_metadata(&self) -> Result<JsonMap, Error> {
+        read(&session::run_metadata()?, "the metadata of the run")
+    }
+
     /// Returns the value of a state key, including the code's own changes. `None` if it is not set.
     ///
     /// # Errors
@@ -344,6 +353,33 @@ impl ToolContext {
         let payload = serde_json::to_value(payload)?;
         let payload = (!payload.is_null()).then(|| payload.to_string());
         Ok(session::request_confirmation(hint.as_ref(), payload.as_deref())?)
+    }
+
+    /// Reports the progress of this call to the clients of a run with streaming, in a unit of the tool's choice: the
+    /// amount done, the total amount if it is known, and a text for people, which may be empty. It never waits. Reports
+    /// that follow each other quickly replace each other, and the last one always arrives.
+    ///
+    /// ```
+    /// # use hatchery_guest::prelude::*;
+    /// #[tool]
+    /// async fn index_pages(cx: ToolContext) -> Result<&'static str, ToolError> {
+    ///     for page in 1..=20_u32 {
+    ///         cx.report_progress(f64::from(page), 20.0, format!("page {page}"))?;
+    ///     }
+    ///     Ok("indexed")
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// If a number is infinite or NaN, or the code runs outside of a tool call.
+    pub fn report_progress(
+        &self,
+        progress: f64,
+        total: impl Into<Option<f64>>,
+        message: impl AsRef<str>,
+    ) -> Result<(), Error> {
+        let message = Some(message.as_ref()).filter(|message| !message.is_empty());
+        Ok(session::report_progress(progress, total.into(), message)?)
     }
 
     /// Returns the user's credential for a service. `None` if the user has been asked for it: the tool's result should

@@ -132,6 +132,17 @@ pub struct LogLine {
     pub fields: Vec<(String, String)>,
 }
 
+/// The progress that a tool has reported.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// The amount done.
+    pub progress: f64,
+    /// The total amount. `None` if the tool does not know it.
+    pub total: Option<f64>,
+    /// A text for people. `None` if it is empty.
+    pub message: Option<String>,
+}
+
 /// Formats the line as `level message key=value …`.
 impl fmt::Display for LogLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -223,6 +234,12 @@ impl Host {
     /// Returns the log lines of code, in order.
     pub fn log_lines(&self) -> Vec<LogLine> {
         self.0.borrow().log.clone()
+    }
+
+    /// Returns the progress that tools have reported, in order. A real host sends at most ten reports of a call per
+    /// second.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.0.borrow().progress.clone()
     }
 
     /// Returns the confirmation that was requested for a tool call.

@@ -102,6 +102,24 @@ async fn a_client_uses_a_component_as_soon_as_it_is_dropped_into_the_folder() ->
 }
 
 #[tokio::test]
+async fn a_client_gets_the_progress_of_a_tool_in_a_component() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("polyglot_rust.wasm", paths::component("polyglot_rust")?)?;
+    let mut command = McpCommand::start(&folder)?;
+    command.initialize().await?;
+    let call = json!({
+        "name": "polyglot_rust_bake", "arguments": {"loaves": 3}, "_meta": {"progressToken": "bread"},
+    });
+    command.send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})).await?;
+    let last = json!({"progressToken": "bread", "progress": 3.0, "total": 3.0, "message": "loaf 3"});
+    let is_last = |message: &Value| message["method"] == "notifications/progress" && message["params"] == last;
+    command.receive(is_last).await.context("the last report always arrives")?;
+    let result = command.receive(|message| message["id"] == 1).await?;
+    assert_eq!(result["result"]["structuredContent"], json!({}), "the metadata of the run: {result}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_client_is_told_when_the_configuration_exposes_other_tools() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("dice.wasm", paths::component("dice")?)?;

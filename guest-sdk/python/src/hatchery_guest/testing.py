@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -62,6 +63,7 @@ class MockHost:
         confirmation: A person's decision about the tool call.
         idempotency_key: The key of the tool call.
         info: The call in which the code runs.
+        run_metadata: The custom metadata that the request for the run has.
         arguments: The arguments with which the configuration uses the tool or plugin that is called.
         plugins: The plugins of the run.
         models: The names and patterns of the models that the component is granted.
@@ -86,6 +88,7 @@ class MockHost:
         credential: dict[str, Json] | None = None,
         idempotency_key: str | None = "key-of-call",
         info: RunInfo | None = None,
+        run_metadata: dict[str, Json] | None = None,
         arguments: Json = None,
         plugins: Iterable[PluginInfo] = (),
         models: Iterable[str] = (),
@@ -103,6 +106,8 @@ class MockHost:
         """The requests to models."""
         self.log_lines: list[tuple[Level, str, dict[str, str]]] = []
         """Level, message and fields of log lines."""
+        self.progress: list[tuple[float, float | None, str | None]] = []
+        """Progress, total and message of the reports of tools. A real host sends at most ten reports of a call per second."""
         self.requested_confirmation: ToolConfirmation | None = None
         """The confirmation that was requested for the tool call."""
         self.requested_credential: dict[str, Json] | None = None
@@ -128,6 +133,7 @@ class MockHost:
         """The events of the user's other sessions, by app and id."""
         self._session_states: dict[tuple[str, str], dict[str, Json]] = {}
         self._info = info or RunInfo("app", "user", "session", "e-test", "agent")
+        self._run_metadata = run_metadata or {}
         self._arguments = arguments
         self._plugins = list(plugins)
         self._models = list(models)
@@ -189,6 +195,9 @@ class MockHost:
     def user_content(self) -> Content:
         return self._user_message
 
+    def run_metadata(self) -> dict[str, Json]:
+        return copy.deepcopy(self._run_metadata)
+
     def get_state(self, key: str) -> tuple[bool, Json]:
         return key in self.state, copy.deepcopy(self.state.get(key))
 
@@ -215,6 +224,11 @@ class MockHost:
 
     def request_confirmation(self, hint: str, payload: Json) -> None:
         self.requested_confirmation = ToolConfirmation(hint, False, payload)
+
+    def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if not all(math.isfinite(number) for number in (progress, total) if number is not None):
+            raise Error("progress and its total must be finite numbers; leave an unknown total out", "BAD_INPUT")
+        self.progress.append((progress, total, message))
 
     async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None:
         if self.credential_of_user is None:
@@ -449,7 +463,7 @@ class _LiveRequests:
 
 
 _CHANGES = {
-    "set_state", "request_confirmation", "credential", "refuse_credential", "transfer", "escalate", "end_invocation",
+    "set_state", "request_confirmation", "report_progress", "credential", "refuse_credential", "transfer", "escalate", "end_invocation",
     "skip_summarization", "save_artifact", "delete_artifact", "add_session_to_memory", "add_events_to_memory", "run_app",
     "run_app_live", "cancel_run", "create_session", "append_event", "delete_session",
 }  # fmt: skip

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::answer::ModelAnswer;
 use super::scope::Call;
-use super::{HttpRequest, HttpResponse, LogLine};
+use super::{HttpRequest, HttpResponse, LogLine, Progress};
 use crate::callback::ToolCall;
 use crate::confirmation::ToolConfirmation;
 use crate::content::{Content, JsonMap, Part};
@@ -75,6 +75,8 @@ pub(super) struct MockState {
     pub(super) config: JsonMap,
     /// The arguments with which the configuration uses the item that is called.
     pub(super) arguments: Option<Value>,
+    /// The custom metadata of the request for the run.
+    pub(super) run_metadata: JsonMap,
     /// Versions of artifacts, by name.
     pub(super) artifacts: BTreeMap<String, Vec<SavedArtifact>>,
     pub(super) memory: Vec<MemoryEntry>,
@@ -104,6 +106,7 @@ pub(super) struct MockState {
     /// Ids of the runs that code has cancelled.
     pub(super) cancelled_runs: Vec<String>,
     pub(super) log: Vec<LogLine>,
+    pub(super) progress: Vec<Progress>,
     pub(super) requested_confirmation: Option<ToolConfirmation>,
     /// The configuration of the credential that was requested last.
     pub(super) requested_credential: Option<Value>,
@@ -136,6 +139,7 @@ impl MockState {
             events: Vec::new(),
             config: JsonMap::new(),
             arguments: None,
+            run_metadata: JsonMap::new(),
             artifacts: BTreeMap::new(),
             memory: Vec::new(),
             model: None,
@@ -155,6 +159,7 @@ impl MockState {
             run_requests: Vec::new(),
             cancelled_runs: Vec::new(),
             log: Vec::new(),
+            progress: Vec::new(),
             requested_confirmation: None,
             requested_credential: None,
             hint: String::new(),

@@ -60,6 +60,11 @@ impl Host {
         self.with(|mock| mock.arguments = Some(arguments.into()))
     }
 
+    /// Sets a key of the custom metadata that the request for the run has.
+    pub fn run_metadata(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.with(|mock| drop(mock.run_metadata.insert(key.into(), value.into())))
+    }
+
     /// Adds an event to the session, and applies its state changes.
     pub fn event(self, event: impl Into<Event>) -> Self {
         self.with(|mock| {

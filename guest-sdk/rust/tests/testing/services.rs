@@ -107,6 +107,16 @@ fn the_info_of_a_run_names_its_app_and_its_agent() {
 }
 
 #[test]
+fn the_metadata_of_a_run_is_readable_and_empty_by_default() {
+    in_host!(Host::new().run_metadata("tenant", "acme").run_metadata("trace", json!({ "id": 7 })), async |cx| {
+        assert_eq!(Value::Object(cx.run_metadata()?), json!({ "tenant": "acme", "trace": { "id": 7 } }));
+    });
+    in_host!(Host::new(), async |cx| {
+        assert!(cx.run_metadata()?.is_empty());
+    });
+}
+
+#[test]
 fn artifacts_have_versions_from_zero() {
     let host = Host::new().artifact("report.txt", Part::text("draft")).artifact("user:photo", Part::text("p"));
     let events = in_host!(host, async |cx| {

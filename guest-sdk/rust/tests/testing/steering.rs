@@ -1,7 +1,7 @@
 //! Handing over, ending loops, and asking people.
 
 use hatchery_guest::prelude::*;
-use hatchery_guest::testing::Host;
+use hatchery_guest::testing::{Host, Progress};
 use hatchery_guest::{Credential, ToolConfirmation};
 
 #[tool]
@@ -102,6 +102,30 @@ fn a_user_is_asked_for_a_credential_and_again_after_it_is_refused() {
     let host = host.grant_credential(Credential::from_api_key("revoked"));
     assert_eq!(call(&host), "REVOKED");
     assert_eq!(call(&host), "waiting");
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Batch {
+    loaves: u32,
+}
+
+#[tool]
+async fn bake(batch: Batch, cx: ToolContext) -> Result<(), ToolError> {
+    for loaf in 1..=batch.loaves {
+        cx.report_progress(f64::from(loaf), f64::from(batch.loaves), format!("loaf {loaf}"))?;
+    }
+    cx.report_progress(0.5, None, "")?;
+    assert_eq!(cx.report_progress(f64::NAN, None, "").unwrap_err().code, "BAD_INPUT");
+    assert_eq!(cx.report_progress(1.0, f64::INFINITY, "").unwrap_err().code, "BAD_INPUT");
+    Ok(())
+}
+
+#[test]
+fn the_progress_of_a_tool_is_recorded() {
+    let host = Host::new();
+    host.call::<()>(bake, json!({ "loaves": 2 })).unwrap();
+    let loaf = |loaf: f64| Progress { progress: loaf, total: Some(2.0), message: Some(format!("loaf {loaf}")) };
+    assert_eq!(host.progress(), [loaf(1.0), loaf(2.0), Progress { progress: 0.5, total: None, message: None }]);
 }
 
 #[tool(confirm)]

@@ -73,6 +73,7 @@ in_each_language! {
     the_memory_is_extended_and_searched,
     texts_are_compared_by_their_embeddings,
     the_run_its_plugins_and_the_arguments_of_a_tool_are_described,
+    a_tool_reports_progress_and_reads_the_metadata_of_its_run,
     a_tool_ends_the_run,
     an_agent_relays_the_events_of_its_sub_agent,
     an_agent_as_data_has_tools_of_every_kind,

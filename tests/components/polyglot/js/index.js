@@ -219,6 +219,16 @@ const look = tool({
   },
 });
 
+const bake = tool({
+  name: "bake",
+  description: "Reports progress for each loaf, and returns the metadata of the run.",
+  parameters: s.object({ loaves: s.integer() }),
+  run({ loaves }, ctx) {
+    for (let loaf = 1; loaf <= loaves; loaf += 1) ctx.reportProgress({ progress: loaf, total: loaves, message: `loaf ${loaf}` });
+    return ctx.runMetadata;
+  },
+});
+
 const stop = tool({
   name: "stop",
   description: "Ends the run.",
@@ -325,7 +335,8 @@ const chief = llmAgent({
   model: "any",
   instruction: meddle,
   tools: [
-    toolUse("scale", { confirm: true }), toolUse("look", { args: { limit: 3 } }), toolUse.agent(clerk), delegate, keepDiary, learn, compare, stop,
+    toolUse("scale", { confirm: true }), toolUse("look", { args: { limit: 3 } }), toolUse.agent(clerk), delegate, keepDiary, learn, compare, bake,
+    stop,
   ],
   toolsets: [keys],
   examplesFrom: echoExamples,
@@ -337,7 +348,7 @@ const chief = llmAgent({
 export default component({
   agents: [storyteller, foreman, echo, clerk, chief],
   tools: [
-    scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, stop, visit, visitAll,
+    scale, refuse, breakOff, remember, setting, note, keep, both, chance, delegate, keepDiary, learn, compare, look, bake, stop, visit, visitAll,
     waitInTurn, giveUp, useGlobals, hang,
   ],
   toolsets: [keys],

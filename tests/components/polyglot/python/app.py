@@ -201,6 +201,14 @@ async def look(cx: ToolContext) -> dict:
 
 
 @tool
+async def bake(loaves: int, cx: ToolContext) -> dict:
+    """Reports progress for each loaf, and returns the metadata of the run."""
+    for loaf in range(1, loaves + 1):
+        await cx.report_progress(loaf, total=loaves, message=f"loaf {loaf}")
+    return cx.run_metadata
+
+
+@tool
 async def stop(cx: ToolContext) -> str:
     """Ends the run."""
     cx.end_invocation()
@@ -316,7 +324,8 @@ chief = LlmAgent(
     model="any",
     instruction=meddle,
     tools=[
-        ToolUse("scale", confirm=True), ToolUse("look", {"limit": 3}), ToolUse.agent(clerk), delegate, keep_diary, learn, compare, stop,
+        ToolUse("scale", confirm=True), ToolUse("look", {"limit": 3}), ToolUse.agent(clerk), delegate, keep_diary, learn, compare, bake,
+        stop,
     ],
     toolsets=[keys],
     examples_from=echo_examples,
@@ -326,7 +335,7 @@ chief = LlmAgent(
 )
 
 export(
-    storyteller, scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
+    storyteller, scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, bake, stop,
     foreman, echo, clerk, chief, keys, veto, stamp, Answerer, reverse, count, echo_examples, parrot, starling,
     visit, visit_all, wait_in_turn, give_up, open_page,
 )  # fmt: skip

@@ -81,6 +81,10 @@ class ImportedHost:
         return convert.content_from_wit(session.user_content())
 
     @_raising
+    def run_metadata(self) -> dict[str, Json]:
+        return convert.parse_object(session.run_metadata())
+
+    @_raising
     def get_state(self, key: str) -> tuple[bool, Json]:
         return _parse_optional(session.get_state(key))
 
@@ -112,6 +116,10 @@ class ImportedHost:
     @_raising
     def request_confirmation(self, hint: str, payload: Json) -> None:
         session.request_confirmation(hint, None if payload is None else convert.to_json(payload))
+
+    @_raising
+    def report_progress(self, progress: float, total: float | None, message: str | None) -> None:
+        session.report_progress(float(progress), None if total is None else float(total), message)
 
     async def credential(self, config: dict[str, Json]) -> dict[str, Json] | None:
         return _parse_optional(await _wait(credentials.get(convert.to_json(config))))[1]

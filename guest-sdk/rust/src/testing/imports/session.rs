@@ -1,7 +1,8 @@
-//! The current session: its state, events, user message and confirmation.
+//! The current session: its state, events, user message, confirmation and progress.
 
 use serde_json::Value;
 
+use super::super::Progress;
 use super::super::scope::Scope;
 use crate::bindings::wit::session::{Info, RemainingLimits as WitRemainingLimits, StreamingMode as WitStreamingMode};
 use crate::bindings::wit::types;
@@ -40,6 +41,11 @@ pub(crate) fn user_content() -> Result<types::Content, types::Error> {
     let content = Scope::for_session()?.mock.borrow().user_content.clone();
     let nothing = "there is no user message; add `.user_says(\"…\")` to the test's host";
     Ok(content.ok_or_else(|| Error::new("NOT_SET_UP", nothing))?.into())
+}
+
+pub(crate) fn run_metadata() -> Result<String, types::Error> {
+    let metadata = Scope::for_session()?.mock.borrow().run_metadata.clone();
+    Ok(Value::Object(metadata).to_string())
 }
 
 pub(crate) fn get_state(key: &str) -> Result<Option<String>, types::Error> {
@@ -82,6 +88,22 @@ pub(crate) fn request_confirmation(hint: &str, payload: Option<&str>) -> Result<
     }
     let confirmation = ToolConfirmation { hint: hint.to_owned(), confirmed: false, payload };
     *scope.call.requested_confirmation.borrow_mut() = Some(confirmation);
+    Ok(())
+}
+
+pub(crate) fn report_progress(progress: f64, total: Option<f64>, message: Option<&str>) -> Result<(), types::Error> {
+    let scope = Scope::for_change()?;
+    // Only calls of tools have a key.
+    if scope.call.idempotency_key.is_none() {
+        let message = "only the code of a tool call can report progress; an agent yields partial events instead";
+        return Err(Error::new("NOT_A_TOOL", message).into());
+    }
+    if !(progress.is_finite() && total.is_none_or(f64::is_finite)) {
+        let message = "progress and its total must be finite numbers; leave an unknown total out";
+        return Err(Error::new("BAD_INPUT", message).into());
+    }
+    let report = Progress { progress, total, message: message.map(str::to_owned) };
+    scope.mock.borrow_mut().progress.push(report);
     Ok(())
 }
 

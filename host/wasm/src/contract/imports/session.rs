@@ -119,7 +119,7 @@ impl Host for HostState {
         total: Option<f64>,
         message: Option<String>,
     ) -> Result<(), wit::Error> {
-        self.context()?;
+        self.writable()?;
         let Some(CallOrigin::Tool(_, reporter)) = &self.origin else {
             let message = "only the code of a tool call can report progress; an agent yields partial events instead";
             return Err(wit_error("NOT_A_TOOL", message));

@@ -30,7 +30,8 @@ pub async fn an_agent_as_data_has_tools_of_every_kind(component: Language) {
     assert!(error.is_none(), "{error:?}");
     let requests = model.requests();
     let names: Vec<_> = requests[0].tools.iter().map(|tool| tool.name.as_str()).collect();
-    let expected = ["scale", "look", "clerk", "delegate", "keep_diary", "learn", "compare", "stop", "greet_user"];
+    let expected =
+        ["scale", "look", "clerk", "delegate", "keep_diary", "learn", "compare", "bake", "stop", "greet_user"];
     assert_eq!(names, expected);
     let system = requests[0].system_instructions.join("\n");
     for part in ["READ_ONLY", "Yes.", "/*PLANNING*/"] {

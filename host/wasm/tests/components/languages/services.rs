@@ -1,6 +1,8 @@
 //! The services of the host, as each language reaches them.
 
-use hatchery_core::{EventWindow, ItemResolver, JsonMap, RunConfig, SessionKey, StreamingMode};
+use std::sync::Arc;
+
+use hatchery_core::{EventWindow, ItemResolver, JsonMap, RunConfig, SessionKey, StreamingMode, TOOL_PROGRESS_KEY};
 use hatchery_engine::Plugins;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -69,6 +71,26 @@ pub async fn the_run_its_plugins_and_the_arguments_of_a_tool_are_described(compo
         "component": component, "nobody": true, "arguments": {"limit": 3}, "key": 32,
     });
     assert!(is_same(&Value::Object(response.clone()), &expected), "{response:?}");
+}
+
+pub async fn a_tool_reports_progress_and_reads_the_metadata_of_its_run(component: Language) {
+    let model = Scripted::sequence([Reply::call("bake", json!({"loaves": 2000})), Reply::text("done")]);
+    let (chat, _) = chat(component, "chief", model, Plugins::default()).await;
+    let metadata = JsonMap::from_iter([("tenant".to_owned(), json!("acme"))]);
+    let custom_metadata = Some(Arc::new(metadata));
+    let config = RunConfig { streaming_mode: StreamingMode::On, custom_metadata, ..RunConfig::default() };
+    let (events, error) = chat.say("hello", config).await;
+    assert!(error.is_none(), "{error:?}");
+    let response = events.iter().flat_map(|event| event.function_responses()).next().expect("a function response");
+    assert_eq!(Value::Object(response.response.clone()), json!({"tenant": "acme"}));
+    let partial = events.iter().filter(|event| event.partial);
+    let reports: Vec<_> =
+        partial.filter_map(|event| event.custom_metadata.as_deref()?.get(TOOL_PROGRESS_KEY)).collect();
+    let last = json!({
+        "progress": 2000.0, "total": 2000.0, "message": "loaf 2000", "name": "bake", "id": response.id,
+    });
+    assert_eq!(reports.last(), Some(&&last), "the last report always arrives");
+    assert!(reports.len() < 500, "{} of 2000 reports were sent", reports.len());
 }
 
 pub async fn a_tool_ends_the_run(component: Language) {

@@ -106,6 +106,7 @@ fn chief() -> LlmAgent {
             used("keep_diary"),
             used("learn"),
             used("compare"),
+            used("bake"),
             used("stop"),
         ],
         toolsets: vec![Toolset { name: "keys".into(), only: Vec::new(), prefix: None }],

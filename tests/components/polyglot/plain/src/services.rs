@@ -1,6 +1,6 @@
 //! Tools that use the services of the host.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::bindings::hatchery::agent::types::{
     Error, EventWindow, LiveMessage, LiveRequest, LiveRunRequest, RunRequest, SessionInfo,
@@ -113,6 +113,15 @@ pub(crate) fn look() -> Result<Value, Error> {
         "arguments": config::arguments()?.map(|json| parsed(&json)),
         "key": session::idempotency_key()?.map(|key| key.len()),
     }))
+}
+
+/// Reports progress for each loaf, and returns the metadata of the run.
+pub(crate) fn bake(args: &Map<String, Value>) -> Result<Value, Error> {
+    let loaves = args.get("loaves").and_then(Value::as_u64).unwrap_or_default();
+    for loaf in 1..=loaves {
+        session::report_progress(loaf as f64, Some(loaves as f64), Some(&format!("loaf {loaf}")))?;
+    }
+    Ok(parsed(&session::run_metadata()?))
 }
 
 /// Ends the run.

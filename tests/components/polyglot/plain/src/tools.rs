@@ -41,6 +41,11 @@ impl Guest for Plain {
             ),
             spec("compare", "Compares two texts by their embeddings.", json!({ "type": "object" })),
             spec("look", "Describes the run.", json!({ "type": "object" })),
+            spec(
+                "bake",
+                "Reports progress for each loaf, and returns the metadata of the run.",
+                json!({ "type": "object" }),
+            ),
             spec("stop", "Ends the run.", json!({ "type": "object" })),
             spec("visit", "Sends a request, and returns what has arrived, or the error.", json!({ "type": "object" })),
         ]
@@ -69,6 +74,7 @@ impl Guest for Plain {
             "learn" => services::learn(word(&args, "text")?).map_err(refused)?,
             "compare" => services::compare(word(&args, "one")?, word(&args, "other")?).map_err(refused)?,
             "look" => services::look().map_err(refused)?,
+            "bake" => services::bake(&args).map_err(refused)?,
             "stop" => services::stop().map_err(refused)?,
             "visit" => web::visit(&args),
             other => return Err(wrong(&format!("this component has no tool `{other}`"))),

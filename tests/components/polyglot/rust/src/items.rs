@@ -4,7 +4,7 @@ use hatchery_guest::prelude::*;
 use hatchery_guest::{DynamicTool, ToolUse, ToolsetExport, Transcription};
 
 use crate::clerk;
-use crate::services::{compare, delegate, keep_diary, learn, stop};
+use crate::services::{bake, compare, delegate, keep_diary, learn, stop};
 
 /// Says one line.
 #[agent]
@@ -41,6 +41,7 @@ pub fn chief() -> LlmAgent {
         .tool(keep_diary)
         .tool(learn)
         .tool(compare)
+        .tool(bake)
         .tool(stop)
         .toolset("keys")
         .examples_from(echo_examples)

@@ -7,7 +7,7 @@ mod web;
 use hatchery_guest::prelude::*;
 
 use items::{Answerer, chief, count, echo_examples, foreman, keys, parrot, reverse, starling};
-use services::{compare, delegate, keep_diary, learn, look, stop};
+use services::{bake, compare, delegate, keep_diary, learn, look, stop};
 use web::{visit, visit_all};
 
 /// The arguments of `scale`.
@@ -219,7 +219,7 @@ fn clerk() -> LlmAgent {
 hatchery_guest::export! {
     agents: [storyteller, echo, clerk, foreman, chief],
     tools: [
-        scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, stop,
+        scale, refuse, break_off, remember, setting, note, keep, both, chance, delegate, keep_diary, learn, compare, look, bake, stop,
         visit, visit_all,
     ],
     toolsets: [keys],

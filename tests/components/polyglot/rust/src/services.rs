@@ -115,6 +115,21 @@ pub async fn look(cx: ToolContext) -> Result<Value, Error> {
     }))
 }
 
+/// A number of loaves.
+#[derive(Deserialize, JsonSchema)]
+pub struct Batch {
+    loaves: u32,
+}
+
+/// Reports progress for each loaf, and returns the metadata of the run.
+#[tool]
+pub async fn bake(batch: Batch, cx: ToolContext) -> Result<Value, Error> {
+    for loaf in 1..=batch.loaves {
+        cx.report_progress(f64::from(loaf), f64::from(batch.loaves), format!("loaf {loaf}"))?;
+    }
+    Ok(Value::Object(cx.run_metadata()?))
+}
+
 /// Ends the run.
 #[tool]
 pub async fn stop(cx: ToolContext) -> Result<&'static str, Error> {

@@ -51,7 +51,7 @@ fn streaming_call(sink: &Arc<Recorder>) -> CallContext {
 /// Reports the numbers from 1 to 300 in three bursts, 60 ms apart.
 async fn count(origin: CallOrigin) {
     let CallOrigin::Tool(_, reporter) = origin else { panic!("not a call of a tool") };
-    for number in 1..=300 {
+    for number in 1..=300_u32 {
         reporter.report(ToolProgress { progress: f64::from(number), ..ToolProgress::default() });
         if number % 100 == 0 {
             sleep(Duration::from_millis(60)).await;
