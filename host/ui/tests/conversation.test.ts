@@ -45,6 +45,14 @@ describe("a conversation", () => {
     ]);
   });
 
+  it("shows the newest progress of a call", () => {
+    const report = (id: string, progress: JsonObject) =>
+      event("dice", [], { partial: true, customMetadata: { tool_progress: { name: "roll_die", id, ...progress } } });
+    const reports = [report("a", { progress: 1, total: 4, message: "one" }), report("a", { progress: 3, total: 4 }), report("lost", { progress: 1 })];
+    const tools = buildTurns([ask("two dice"), event("dice", [call("a"), call("b")]), ...reports])[0]?.items;
+    expect(tools?.map((item) => item.kind === "tool" && item.progress)).toEqual([{ call: "a", amount: 3, total: 4, message: "" }, undefined]);
+  });
+
   it("shows a response without its call", () => {
     const item = buildTurns([ask("x"), event("dice", [response("lost", 3)])])[0]?.items[0];
     expect(item).toMatchObject({ kind: "tool", call: { name: "roll_die" }, response: { result: 3 } });

@@ -30,6 +30,15 @@ describe("the event log", () => {
     expect(texts(log.add(event("a", "on", { partial: true })))).toEqual(["one", "two"]);
   });
 
+  it("keeps only the newest progress of a call, until the run is over", () => {
+    const report = (id: string, call: string, progress: number) =>
+      event(id, "", { partial: true, content: undefined, customMetadata: { tool_progress: { name: "bake", id: call, progress } } });
+    const log = EventLog.of([event("a", "one")]).add(report("p1", "c1", 1)).add(report("p2", "c2", 1)).add(report("p3", "c1", 2));
+    const kept = log.events.map(({ customMetadata }) => customMetadata?.tool_progress);
+    expect(kept).toEqual([undefined, { name: "bake", id: "c1", progress: 2 }, { name: "bake", id: "c2", progress: 1 }]);
+    expect(texts(log.withoutPartial())).toEqual(["one"]);
+  });
+
   it("appends the transcripts of chunks of speech, and leaves out the sound", () => {
     const speech = (text: string, more: Partial<SessionEvent> = {}) => event("a", "", { content: undefined, outputTranscription: { text, finished: false }, ...more });
     const sound = event("b", "", { partial: true, content: { parts: [{ inlineData: { mimeType: "audio/pcm", data: "AA==" } }] } });

@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use hatchery_core::{
-    Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, RunError, USER_AUTHOR, pluralize,
+    Event, FunctionCall, Part, PartData, REQUEST_CONFIRMATION, REQUEST_CREDENTIAL, RunError, TOOL_PROGRESS_KEY,
+    USER_AUTHOR, pluralize,
 };
 use serde_json::{Value, json};
 
@@ -17,6 +18,9 @@ const MAX_CHARS: usize = 400;
 
 /// Maximum number of printed lines of code or of its output.
 const MAX_LINES: usize = 40;
+
+/// Maximum number of printed characters about the progress of a tool, which must fit into a line of the terminal.
+const MAX_PROGRESS_CHARS: usize = 72;
 
 /// Prints events. Errors go to `errors`.
 pub struct ChatPrinter<O, E> {
@@ -35,6 +39,10 @@ pub struct ChatPrinter<O, E> {
     event_error: Option<EventError>,
     /// True if the last line does not end with a line break yet.
     is_line_open: bool,
+    /// True if the progress of tools is shown, in a line that is overwritten.
+    shows_progress: bool,
+    /// The number of characters of the line about progress; 0 if there is none.
+    progress_width: usize,
 }
 
 /// An error in an event. It is printed with the next event, since the error that ends the run may say more.
@@ -64,7 +72,15 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
             held: Vec::new(),
             event_error: None,
             is_line_open: false,
+            shows_progress: false,
+            progress_width: 0,
         }
+    }
+
+    /// Sets whether the progress of tools is shown, which only a terminal can overwrite.
+    #[must_use]
+    pub fn with_progress(self, shows_progress: bool) -> Self {
+        Self { shows_progress, ..self }
     }
 
     /// Prints an event, or holds it until the text that is being streamed is complete.
@@ -72,6 +88,10 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
         if event.author == USER_AUTHOR {
             return Ok(());
         }
+        if let Some(progress) = progress_of(event) {
+            return self.print_progress(&progress);
+        }
+        self.clear_progress()?;
         if self.stream.as_ref().is_some_and(|stream| stream.author != event.author) {
             if !event.partial {
                 self.held.push(event.clone());
@@ -85,6 +105,7 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     /// Prints the events that were held. Must be called when the run has ended.
     pub fn finish(&mut self) -> io::Result<()> {
         self.stream = None;
+        self.clear_progress()?;
         self.print_held()?;
         self.print_event_error()
     }
@@ -137,6 +158,7 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
     /// Prints the error that ended the run, instead of the event that reports it to clients.
     pub fn print_error(&mut self, error: &RunError) -> io::Result<()> {
         self.stream = None;
+        self.clear_progress()?;
         self.print_held()?;
         let (code, message, client_message) = (error.code(), error.to_string(), error.client_message());
         let report = self.event_error.take_if(|report| report.code == code && report.message == client_message);
@@ -234,12 +256,45 @@ impl<O: Write, E: Write> ChatPrinter<O, E> {
         Ok(())
     }
 
+    /// Overwrites the line about progress, unless text is being streamed.
+    fn print_progress(&mut self, progress: &str) -> io::Result<()> {
+        if !self.shows_progress || self.is_line_open {
+            return Ok(());
+        }
+        let line = truncate(progress, MAX_PROGRESS_CHARS);
+        let width = line.chars().count();
+        let rest = self.progress_width.saturating_sub(width);
+        write!(self.out, "\r{DIM}{line}{DIM:#}{:rest$}", "")?;
+        self.progress_width = width;
+        self.out.flush()
+    }
+
+    fn clear_progress(&mut self) -> io::Result<()> {
+        match std::mem::take(&mut self.progress_width) {
+            0 => Ok(()),
+            width => write!(self.out, "\r{:width$}\r", ""),
+        }
+    }
+
     fn end_line(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.is_line_open) {
             writeln!(self.out)?;
         }
         Ok(())
     }
+}
+
+/// Returns the progress of a tool that an event reports, as a line. `None` for any other event.
+fn progress_of(event: &Event) -> Option<String> {
+    let report = event.custom_metadata.as_deref().filter(|_| event.partial)?.get(TOOL_PROGRESS_KEY)?;
+    let number = |key: &str| report.get(key).and_then(Value::as_f64);
+    let text = |key: &str| report.get(key).and_then(Value::as_str).unwrap_or_default();
+    let progress = number("progress")?;
+    let amount = match number("total").filter(|total| *total > 0.0) {
+        Some(total) => format!("{:.0}%", (100.0 * progress / total).clamp(0.0, 100.0)),
+        None => progress.to_string(),
+    };
+    Some(format!("… {} {amount} {}", text("name"), text("message")))
 }
 
 /// Returns true for a request to the user.
@@ -324,6 +379,45 @@ mod tests {
             event("1", false, vec![Part::text("I roll."), PartData::FunctionCall(call).into()]),
         ];
         assert_eq!(print_all(false, &events).0, "I roll.\n→ roll({\"sides\":6})\n");
+    }
+
+    fn progress_event(report: Value) -> Arc<Event> {
+        let custom_metadata = Some(Box::new(json!({ TOOL_PROGRESS_KEY: report })));
+        Event::new(EventData { author: "dice".into(), partial: true, custom_metadata, ..EventData::default() })
+    }
+
+    #[test]
+    fn progress_of_a_tool_is_a_line_of_the_terminal_that_is_overwritten() {
+        let events = [
+            progress_event(json!({"name": "bake", "progress": 1.0, "total": 4.0, "message": "two loaves"})),
+            progress_event(json!({"name": "bake", "progress": 9.5})),
+            event("1", false, vec![Part::text("Done")]),
+        ];
+        let print = |is_terminal: bool| {
+            let mut out = Vec::new();
+            let mut printer = ChatPrinter::new(anstream::StripStream::new(&mut out), io::sink(), false);
+            printer = printer.with_progress(is_terminal);
+            events.iter().for_each(|event| printer.print(event).unwrap());
+            printer.finish().unwrap();
+            drop(printer);
+            String::from_utf8(out).unwrap()
+        };
+        let second = "… bake 9.5 ";
+        let (rest, blank) = (" ".repeat("… bake 25% two loaves".chars().count() - 11), " ".repeat(11));
+        assert_eq!(print(true), format!("\r… bake 25% two loaves\r{second}{rest}\r{blank}\rDone\n"));
+        assert_eq!(print(false), "Done\n");
+    }
+
+    #[test]
+    fn progress_does_not_hold_events_of_other_agents_back() {
+        let mut other = EventData { author: "other".into(), ..EventData::default() };
+        other.content = Some(Arc::new(Content::new("model", vec![Part::text("I am done")])));
+        let events = [progress_event(json!({"name": "bake", "progress": 1.0})), Event::new(other)];
+        let mut out = Vec::new();
+        let mut printer = ChatPrinter::new(anstream::StripStream::new(&mut out), io::sink(), false);
+        events.iter().for_each(|event| printer.print(event).unwrap());
+        drop(printer);
+        assert_eq!(String::from_utf8(out).unwrap(), "I am done\n");
     }
 
     #[test]

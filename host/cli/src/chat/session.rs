@@ -255,7 +255,8 @@ impl<R: AsyncBufRead + Unpin> ChatSession<R> {
 
 /// Prints the events of a run until it ends.
 async fn print_events(mut run: Run, is_json: bool, has_several_agents: bool) -> anyhow::Result<RunResult> {
-    let mut printer = ChatPrinter::new(stdout(), anstream::stderr(), has_several_agents);
+    let printer = ChatPrinter::new(stdout(), anstream::stderr(), has_several_agents);
+    let mut printer = printer.with_progress(io::stdout().is_terminal());
     let mut result = RunResult { outcome: Outcome::Success, pending: PendingCalls::default() };
     while let Some(item) = run.next().await {
         match item {

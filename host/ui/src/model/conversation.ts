@@ -3,6 +3,7 @@
 import { asObject } from "../api/json";
 import type { FunctionCall, Json, JsonObject, Part, SessionEvent } from "../api/types";
 import { CREDENTIAL, type CredentialState, stateAfter } from "./credential";
+import { progressOf, type ToolProgress } from "./tool-progress";
 import { withSpeech } from "./transcription";
 
 export const CONFIRMATION = "adk_request_confirmation";
@@ -26,7 +27,15 @@ interface Base {
 export type Item = Base &
   (
     | { kind: "text"; text: string; isThought: boolean; isPartial: boolean }
-    | { kind: "tool"; call: FunctionCall; response?: Json; answeredAt?: number; isLongRunning: boolean; asksFor?: Question }
+    | {
+        kind: "tool";
+        call: FunctionCall;
+        response?: Json;
+        answeredAt?: number;
+        isLongRunning: boolean;
+        asksFor?: Question;
+        progress?: ToolProgress;
+      }
     | { kind: "confirmation"; call: FunctionCall; original: FunctionCall; hint: string; payload?: Json; decision: Decision }
     | { kind: "credential"; call: FunctionCall; requester: string; state: CredentialState }
     | { kind: "transfer"; to: string }
@@ -118,6 +127,7 @@ class Builder {
     } else {
       (event.content?.parts ?? []).forEach((part, index) => this.#part(turn, event, part, index));
     }
+    this.#progress(event);
     this.#actions(turn, event);
     if (event.errorCode === "CANCELLED") {
       turn.items.push({ ...base(event, "cancelled"), kind: "cancelled" });
@@ -196,6 +206,12 @@ class Builder {
     } else {
       turn.items.push({ ...common, kind: "tool", call: { id, name }, response: response ?? null, isLongRunning: false });
     }
+  }
+
+  #progress(event: SessionEvent): void {
+    const progress = progressOf(event);
+    const item = progress && this.#calls.get(progress.call);
+    if (item?.kind === "tool") item.progress = progress;
   }
 
   #actions(turn: Turn, event: SessionEvent): void {

@@ -1,6 +1,7 @@
 // The events of a session: the stored ones in order, the partial ones merged until their final event arrives.
 
 import type { Part, SessionEvent } from "../api/types";
+import { progressOf } from "./tool-progress";
 import { shownEvent } from "./transcription";
 
 /** Appends the text of a partial event to the earlier parts. Calls are only complete in the final event. */
@@ -29,6 +30,12 @@ export function localMessage(parts: Part[], now: number): SessionEvent {
 /** Returns whether the host has not stored an event. */
 export const isLocal = (event: SessionEvent) => event.id.startsWith(LOCAL);
 
+/** Returns the event as the log keeps it. All reports about the progress of a call have one id, so that the newest replaces the others. */
+function keptEvent(event: SessionEvent): SessionEvent | undefined {
+  const progress = progressOf(event);
+  return progress ? { ...event, id: `progress-${progress.call}` } : shownEvent(event);
+}
+
 const textOf = ({ content }: SessionEvent) => (content?.parts ?? []).map((part) => part.text ?? "").join("");
 
 /** An immutable list of events. Adding an event returns a new list. */
@@ -44,7 +51,7 @@ export class EventLog {
 
   /** Adds an event of a stream. A final event replaces its partial events; an event that the log has is ignored. */
   add(received: SessionEvent): EventLog {
-    const event = shownEvent(received);
+    const event = keptEvent(received);
     if (!event) return this;
     const index = this.index.get(event.id);
     const known = index === undefined ? undefined : this.events[index];

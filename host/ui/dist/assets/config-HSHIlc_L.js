@@ -1,1 +1,0 @@
-import{V as e}from"./PageHead-6IzjTSoF.js";var t=()=>e(`config`);export{t};
