@@ -93,11 +93,6 @@ pub(crate) fn request_confirmation(hint: &str, payload: Option<&str>) -> Result<
 
 pub(crate) fn report_progress(progress: f64, total: Option<f64>, message: Option<&str>) -> Result<(), types::Error> {
     let scope = Scope::for_change()?;
-    // Only calls of tools have a key.
-    if scope.call.idempotency_key.is_none() {
-        let message = "only the code of a tool call can report progress; an agent yields partial events instead";
-        return Err(Error::new("NOT_A_TOOL", message).into());
-    }
     if !(progress.is_finite() && total.is_none_or(f64::is_finite)) {
         let message = "progress and its total must be finite numbers; leave an unknown total out";
         return Err(Error::new("BAD_INPUT", message).into());
