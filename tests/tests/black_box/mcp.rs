@@ -104,14 +104,12 @@ async fn a_client_uses_a_component_as_soon_as_it_is_dropped_into_the_folder() ->
 #[tokio::test]
 async fn a_client_gets_the_progress_of_a_tool_in_a_component() -> Result<()> {
     let folder = Folder::empty()?;
-    folder.put("polyglot_rust.wasm", paths::component("polyglot_rust")?)?;
+    folder.put("seeker.wasm", paths::component("seeker")?)?;
     let mut command = McpCommand::start(&folder)?;
     command.initialize().await?;
-    let call = json!({
-        "name": "polyglot_rust_bake", "arguments": {"loaves": 3}, "_meta": {"progressToken": "bread"},
-    });
+    let call = json!({"name": "seeker_climb", "arguments": {"metres": 3}, "_meta": {"progressToken": "peak"}});
     command.send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})).await?;
-    let last = json!({"progressToken": "bread", "progress": 3.0, "total": 3.0, "message": "loaf 3"});
+    let last = json!({"progressToken": "peak", "progress": 3.0, "total": 3.0, "message": "3 m"});
     let is_last = |message: &Value| message["method"] == "notifications/progress" && message["params"] == last;
     command.receive(is_last).await.context("the last report always arrives")?;
     let result = command.receive(|message| message["id"] == 1).await?;

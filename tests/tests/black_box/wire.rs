@@ -194,6 +194,40 @@ async fn a_stream_is_one_data_line_per_event_and_nothing_is_null() -> Result<()>
 }
 
 #[tokio::test]
+async fn the_progress_of_a_tool_in_a_component_is_streamed_and_its_run_has_the_metadata_of_the_request() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.put("seeker.wasm", paths::component("seeker")?)?;
+    folder.write(
+        "climber/root_agent.yaml",
+        "name: climber\nmodel: scripted:climber/answers.yaml\ninstruction: Climb.\ntools:\n  - name: seeker/climb\n",
+    )?;
+    folder.write(
+        "climber/answers.yaml",
+        "turns:\n  - when: {tool: climb}\n    reply: done\n  - reply: [{call: {name: climb, args: {metres: 20000}}}]\n",
+    )?;
+    let host = Host::serve(&folder).await?;
+    host.create_session("climber", "s").await?;
+    let mut body = message("climber", "s", "go");
+    body["streaming"] = json!(true);
+    body["customMetadata"] = json!({"tenant": "acme"});
+    let answer = host.post("/run_sse", &body).await?;
+    let lines = answer.text.split("\n\n").filter_map(|frame| frame.strip_prefix("data: "));
+    let events: Vec<Value> = lines.map(serde_json::from_str).collect::<Result<_, _>>()?;
+    events.iter().try_for_each(event::check)?;
+    assert_eq!(event::tool_response(&events, "climb")?, &json!({"tenant": "acme"}));
+    let reports: Vec<_> = events.iter().filter_map(|event| event["customMetadata"].get("tool_progress")).collect();
+    let last = reports.last().context("the last report always arrives")?;
+    assert_eq!(
+        (&last["name"], &last["progress"], &last["total"], &last["message"]),
+        (&json!("climb"), &json!(20000.0), &json!(20000.0), &json!("20000 m"))
+    );
+    assert!(reports.len() < 1000, "{} of 20000 reports were sent", reports.len());
+    let session = host.get(&session_path("climber", "s")).await?.json(200)?;
+    assert!(!session.to_string().contains("tool_progress"), "progress is not stored: {session}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_client_may_write_snake_case() -> Result<()> {
     let host = Host::serve(&Folder::with_samples()?).await?;
     host.create_session("greeter", "s").await?;

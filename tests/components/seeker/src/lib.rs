@@ -1,4 +1,4 @@
-//! Tools that use every import that needs a grant, and return the result.
+//! Tools that use every import that needs a grant, and return the result; and one that reports progress.
 
 mod surroundings;
 
@@ -94,6 +94,22 @@ async fn setter(cx: AgentContext) -> Result<(), Error> {
     cx.emit(Event::text("set").with_state(key, 1)).await
 }
 
+/// The height of a mountain.
+#[derive(Deserialize, JsonSchema)]
+struct Mountain {
+    /// In metres.
+    metres: u32,
+}
+
+/// Reports progress for each metre, and returns the metadata of the run.
+#[tool]
+async fn climb(mountain: Mountain, cx: ToolContext) -> Result<Value, Error> {
+    for metre in 1..=mountain.metres {
+        cx.report_progress(f64::from(metre), f64::from(mountain.metres), format!("{metre} m"))?;
+    }
+    Ok(Value::Object(cx.run_metadata()?))
+}
+
 /// Relays `setter`, and emits the keys that the visible events set.
 #[agent(sub_agents = [setter])]
 async fn watcher(cx: AgentContext) -> Result<(), Error> {
@@ -129,6 +145,6 @@ hatchery_guest::requests! {
 
 hatchery_guest::export! {
     agents: [watcher],
-    tools: [ask, remember, artifacts, state, all_state, call, own, environment, files, time_and_chance],
+    tools: [ask, remember, artifacts, state, all_state, call, own, climb, environment, files, time_and_chance],
     plugins: [Meddler],
 }
