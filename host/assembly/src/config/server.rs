@@ -65,8 +65,9 @@ pub struct ServerConfig {
     /// Idle timeout of a live run without requests and responses.
     #[serde(deserialize_with = "units::deserialize_duration")]
     pub live_idle_timeout: Duration,
-    /// True if a run is cancelled when its client disconnects. A request can override it.
-    pub cancel_on_disconnect: bool,
+    /// True if a run is cancelled when its client disconnects. A request can override it. Default: false,
+    /// unless another UI is served.
+    pub cancel_on_disconnect: Option<bool>,
     /// True if clients may create sessions with given events.
     pub allow_import: bool,
     /// The services whose events start runs, each in a session of its own. Default: none.
@@ -168,6 +169,13 @@ impl ServerConfig {
     pub fn dev_ui(&self) -> DevUi {
         self.dev_ui.unwrap_or(DevUi::Read)
     }
+
+    /// Returns true if a run is cancelled when its client disconnects. If it is not set, true if another UI is served
+    /// at `/dev-ui`: ADK's web client stops a run by closing the connection.
+    pub fn cancel_on_disconnect(&self) -> bool {
+        let has_other_ui = self.dev_ui_folder.is_some() && self.dev_ui() != DevUi::Off;
+        self.cancel_on_disconnect.unwrap_or(has_other_ui)
+    }
 }
 
 impl DevUi {
@@ -200,7 +208,7 @@ impl Default for ServerConfig {
             max_concurrent_runs: 512,
             turn_lease: Duration::from_secs(3),
             live_idle_timeout: Duration::from_secs(600),
-            cancel_on_disconnect: false,
+            cancel_on_disconnect: None,
             allow_import: false,
             triggers: Vec::new(),
             max_concurrent_triggers: NonZeroUsize::MIN.saturating_add(9),

@@ -56,7 +56,7 @@ fn a_full_file_is_read() {
     assert_eq!(config.server.base_path.as_ref().map(BasePath::as_str), Some("/agents"));
     assert_eq!(config.server.max_connections, 9);
     assert_eq!(config.server.max_concurrent_runs, 3);
-    assert!(config.server.cancel_on_disconnect && config.server.allow_import);
+    assert_eq!((config.server.cancel_on_disconnect, config.server.allow_import), (Some(true), true));
     assert_eq!((config.server.dev_ui, config.server.dev_ui().label()), (Some(DevUi::Read), "read"));
     assert_eq!(config.server.secret_file.as_deref(), Some(Path::new("/srv/agents/../host.key")));
     assert_eq!((config.server.small_body_limit, config.server.body_memory), (ByteSize(9 << 10), ByteSize(2 << 30)));

@@ -72,11 +72,12 @@ fn server(config: &ServerConfig) -> Values {
         max_concurrent_runs,
         turn_lease,
         live_idle_timeout,
-        cancel_on_disconnect,
         allow_import,
         triggers,
         max_concurrent_triggers,
         secret_file,
+        // Reported with their defaults, which depend on other settings.
+        cancel_on_disconnect: _,
         dev_ui: _,
         drain_timeout,
         // These cannot be set.
@@ -101,7 +102,7 @@ fn server(config: &ServerConfig) -> Values {
         ("max_concurrent_runs", (*max_concurrent_runs).into()),
         ("turn_lease", time(*turn_lease)),
         ("live_idle_timeout", time(*live_idle_timeout)),
-        ("cancel_on_disconnect", (*cancel_on_disconnect).into()),
+        ("cancel_on_disconnect", config.cancel_on_disconnect().into()),
         ("allow_import", (*allow_import).into()),
         ("triggers", triggers.iter().map(|source| source.label()).collect::<Vec<_>>().into()),
         ("max_concurrent_triggers", max_concurrent_triggers.get().into()),

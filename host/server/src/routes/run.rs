@@ -1,6 +1,7 @@
 //! Runs: `POST /run` returns all events at once, `POST /run_sse` (also `/run-sse`) streams them as server-sent events.
 //!
-//! A client that disconnects does not cancel the run, unless the request or the configuration says so.
+//! A client that disconnects does not cancel the run, unless the request or the configuration says so, or the server
+//! serves another UI, such as ADK's web client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +98,7 @@ pub(super) async fn start(
     cancel: &CancellationToken,
 ) -> Result<StartedRun, ApiError> {
     let app = permitted_app(state, principal, &body)?;
-    let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect);
+    let cancel_on_disconnect = body.cancel_on_disconnect.unwrap_or(state.config().cancel_on_disconnect());
     let request = RunRequest { trace_parent, ..request(body, streaming_mode, cancel.clone())? };
     let permit = state.acquire_run_permit()?;
     // Created first, so that a disconnect while the run is being stored cancels it too.

@@ -113,7 +113,7 @@ async fn process(
 ) -> Result<axum::Json<TriggerResponse>, ApiError> {
     let user = user(principal, trigger.user)?;
     let cancel = CancellationToken::new();
-    let _guard = state.config().cancel_on_disconnect.then(|| cancel.clone().drop_guard());
+    let _guard = (state.config().cancel_on_disconnect == Some(true)).then(|| cancel.clone().drop_guard());
     let request = RunRequest {
         state_delta: JsonMap::from_iter([(DELIVERY_KEY.to_owned(), trigger.delivery)]),
         config: RunConfig { auto_create_session: true, ..RunConfig::default() },

@@ -1,9 +1,10 @@
-//! Clients that disconnect while the host stores their runs.
+//! Clients that disconnect while the host stores their runs, and clients of another UI.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery::ServerConfig;
+use hatchery::{DevUi, ServerConfig};
 use hatchery_core::{RunService, SessionService, StoreError, StoredRun, WrapperRunService, WrapperSessionService};
 use hatchery_stores::MemorySessions;
 use serde_json::json;
@@ -88,4 +89,45 @@ async fn a_run_whose_client_disconnects_while_it_is_stored_takes_its_turn() {
     let [waiting, done, end] = frames.as_slice() else { panic!("{frames:?}") };
     assert!(waiting.contains("Waiting.") && done.contains("Done."), "{frames:?}");
     assert!(end.starts_with("event: end\n") && end.contains(r#""state":"done""#), "{end}");
+}
+
+/// The configuration of a server with ADK's web client.
+fn with_other_ui(folder: &Path) -> ServerConfig {
+    ServerConfig { dev_ui_folder: Some(folder.into()), ..ServerConfig::default() }
+}
+
+#[tokio::test]
+async fn where_another_ui_is_served_a_run_is_cancelled_when_its_client_disconnects() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = Host::with(with_other_ui(folder.path())).await;
+    host.session("waits").await;
+    for path in ["/run", "/run_sse"] {
+        let client = host.connect(&post_bytes(path, &run_body("waits", "hello"))).await;
+        wait_for(&host.signals.started).await;
+        drop(client);
+        wait_for(&host.signals.cancelled).await;
+    }
+}
+
+#[tokio::test]
+async fn another_ui_cancels_no_run_if_the_configuration_says_so_or_it_is_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    for config in [
+        ServerConfig { cancel_on_disconnect: Some(false), ..with_other_ui(folder.path()) },
+        ServerConfig { dev_ui: Some(DevUi::Off), ..with_other_ui(folder.path()) },
+    ] {
+        // The next connection is accepted once the host has noticed the end of the last one.
+        let host = Host::with(ServerConfig { max_connections: 1, ..config }).await;
+        host.session_closing("waits").await;
+        let client = host.connect(&post_bytes("/run_sse", &run_body("waits", "hello"))).await;
+        wait_for(&host.signals.started).await;
+        drop(client);
+        let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert!(host.exchange(get("/health").as_bytes()).await.starts_with(b"HTTP/1.1 200"));
+        // The next turn of the session begins when this one has ended.
+        host.signals.resume.add_permits(2);
+        host.exchange(&post_bytes("/run", &run_body("waits", "again"))).await;
+        let session = host.exchange(get("/apps/waits/users/u/sessions/s").as_bytes()).await;
+        assert_eq!(String::from_utf8(session).unwrap().matches("Done.").count(), 2);
+    }
 }

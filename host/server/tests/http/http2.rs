@@ -160,7 +160,7 @@ async fn a_foreign_authority_is_refused_like_a_foreign_host() {
 async fn a_response_that_is_not_read_is_reset_and_others_on_its_connection_go_on() {
     let config = ServerConfig {
         write_timeout: Duration::from_millis(100),
-        cancel_on_disconnect: true,
+        cancel_on_disconnect: Some(true),
         ..ServerConfig::default()
     };
     let host = Host::with(config).await;

@@ -168,7 +168,7 @@ async fn credentials_are_checked_at_the_start_and_with_every_message() {
 async fn a_client_that_does_not_read_its_messages_loses_its_websocket_and_nothing_else() {
     let config = ServerConfig {
         write_timeout: Duration::from_millis(100),
-        cancel_on_disconnect: true,
+        cancel_on_disconnect: Some(true),
         ..ServerConfig::default()
     };
     let host = Host::with(config).await;

@@ -262,7 +262,7 @@ async fn a_run_is_cancelled_on_disconnect_if_the_request_says_so() {
 
 #[tokio::test]
 async fn a_run_is_cancelled_on_disconnect_if_the_configuration_says_so() {
-    let host = Host::with(ServerConfig { cancel_on_disconnect: true, ..ServerConfig::default() }).await;
+    let host = Host::with(ServerConfig { cancel_on_disconnect: Some(true), ..ServerConfig::default() }).await;
     host.session("waits").await;
     disconnect(&host, "/run_sse", None).await;
     wait_for(&host.signals.cancelled).await;

@@ -95,7 +95,7 @@ async fn a_body_has_a_timeout_at_any_rate() {
 async fn a_client_that_does_not_read_its_stream_is_dropped() {
     let config = ServerConfig {
         write_timeout: Duration::from_millis(100),
-        cancel_on_disconnect: true,
+        cancel_on_disconnect: Some(true),
         ..ServerConfig::default()
     };
     let host = Host::with(config).await;
