@@ -16,16 +16,33 @@ pub struct Timestamp(i64);
 /// The maximum distance from 1970 of a timestamp that is read. Up to here a float represents microseconds exactly.
 const MAX_SECONDS: f64 = 4_294_967_296.0;
 
+/// Microseconds by which the clock of another host may be ahead. A clock beyond this is wrong.
+const MAX_AHEAD: i64 = 60_000_000;
+
+/// The latest timestamp of this process.
+static LAST: AtomicI64 = AtomicI64::new(0);
+
+/// Microseconds by which the clocks of other hosts are ahead.
+static AHEAD: AtomicI64 = AtomicI64::new(0);
+
 impl Timestamp {
     /// Returns the current time. Strictly increasing within a process, even if the clock is set back: timestamps order
     /// events and identify them.
     pub fn now() -> Self {
-        static LAST: AtomicI64 = AtomicI64::new(0);
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let clock = i64::try_from(since.as_micros()).unwrap_or(i64::MAX);
+        let clock = wall_clock().saturating_add(AHEAD.load(Ordering::Relaxed));
         let next = |last: i64| Some(clock.max(last.saturating_add(1)));
         let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         Self(clock.max(last.saturating_add(1)))
+    }
+
+    /// Records a timestamp that another host may have made: later ones of this process are after it, although its clock
+    /// is behind. A timestamp that is more than a minute ahead has no effect.
+    pub fn observe(self) {
+        let ahead = self.0.saturating_sub(wall_clock());
+        if ahead <= MAX_AHEAD {
+            AHEAD.fetch_max(ahead, Ordering::Relaxed);
+            LAST.fetch_max(self.0, Ordering::Relaxed);
+        }
     }
 
     /// Creates a timestamp from microseconds since 1970.
@@ -42,6 +59,12 @@ impl Timestamp {
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e6
     }
+}
+
+/// Returns the microseconds since 1970 by the clock of the machine.
+fn wall_clock() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 impl Serialize for Timestamp {
@@ -102,6 +125,17 @@ mod tests {
             let error = serde_json::from_str::<Timestamp>(text).unwrap_err().to_string();
             assert!(error.starts_with("a timestamp must lie between the years 1834 and 2106"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn times_are_after_an_observed_one_unless_its_clock_is_wrong() {
+        let in_seconds = |seconds: i64| Timestamp::from_micros(Timestamp::now().as_micros() + seconds * 1_000_000);
+        let ahead = in_seconds(5);
+        ahead.observe();
+        assert!(Timestamp::now() > ahead);
+        let wrong = in_seconds(3_600);
+        wrong.observe();
+        assert!(Timestamp::now() < wrong);
     }
 
     proptest! {

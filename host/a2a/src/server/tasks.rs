@@ -100,6 +100,8 @@ impl StoredTask {
         let own = runs.iter().enumerate().take_while(|(index, run)| run.id == id.run(index + 1)).count();
         runs.truncate(own);
         let revision = runs.first()?.first_revision;
+        // Changes by this host are later than those by hosts whose clocks are ahead.
+        runs.iter().for_each(|run| run.updated.observe());
         Some(Self { id, session, runs, events: Vec::new(), revision })
     }
 

@@ -1,6 +1,15 @@
 //! Subscriptions to tasks that wait for their client.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
 use hatchery_a2a::ServerSettings;
+use hatchery_core::{
+    RunService, RunState, SessionKey, SessionService, StoreError, StoredRun, Timestamp, WrapperRunService,
+    WrapperSessionService,
+};
+use hatchery_test_support::services;
 use serde_json::json;
 
 use crate::support::{Options, Server, answer, state, texts};
@@ -46,17 +55,55 @@ async fn a_subscription_ends_when_its_waiting_task_is_canceled() {
 
 #[tokio::test]
 async fn what_another_host_does_to_a_waiting_task_is_noticed() {
-    let settings = ServerSettings { keep_alive: std::time::Duration::from_millis(20), ..ServerSettings::default() };
-    let server = Server::new(Options { settings, ..Options::default() });
-    let sessions = Some(server.runner.services().sessions.clone());
-    let other = Server::new(Options { sessions, ..Options::default() });
+    continue_on_another_host(services().sessions).await;
+}
+
+/// Subscribes to a task that waits, and answers it at another host on the same sessions.
+async fn continue_on_another_host(sessions: Arc<dyn SessionService>) {
+    let settings = ServerSettings { keep_alive: Duration::from_millis(20), ..ServerSettings::default() };
+    let server = Server::new(Options { settings, sessions: Some(sessions.clone()), ..Options::default() });
+    let other = Server::new(Options { sessions: Some(sessions), ..Options::default() });
     let task = server.send("ask a", json!({})).await;
     let mut subscription = server.stream("SubscribeToTask", json!({"id": task["id"]})).await;
     for _ in 0..2 {
         subscription.next().await.unwrap();
     }
     other.send_parts(answer("a"), json!({"taskId": task["id"]})).await;
-    assert!(subscription.next().await.unwrap().get("artifactUpdate").is_some());
+    let update = tokio::time::timeout(Duration::from_secs(20), subscription.next()).await;
+    assert!(update.expect("the subscription has ended in silence").unwrap().get("artifactUpdate").is_some());
+}
+
+/// Sessions whose runs began to wait on a host with a clock that is five seconds ahead.
+struct SkewedSessions(Arc<dyn SessionService>);
+
+impl WrapperSessionService for SkewedSessions {
+    fn inner(&self) -> &dyn SessionService {
+        &*self.0
+    }
+
+    fn runs(&self) -> Option<&dyn RunService> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl WrapperRunService for SkewedSessions {
+    fn inner(&self) -> &dyn RunService {
+        self.0.runs().unwrap()
+    }
+
+    async fn get(&self, session: &SessionKey, run: &str) -> Result<Option<StoredRun>, StoreError> {
+        let mut run = WrapperRunService::inner(self).get(session, run).await?;
+        if let Some(run) = run.as_mut().filter(|run| run.state == RunState::Waiting) {
+            run.updated = Timestamp::from_micros(run.updated.as_micros() + 5_000_000);
+        }
+        Ok(run)
+    }
+}
+
+#[tokio::test]
+async fn what_a_host_with_a_slow_clock_does_to_a_waiting_task_is_noticed() {
+    continue_on_another_host(Arc::new(SkewedSessions(services().sessions))).await;
 }
 
 #[tokio::test]
