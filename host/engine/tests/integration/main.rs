@@ -3,11 +3,13 @@
 
 mod agent_errors;
 mod agent_loop;
+mod agent_tool;
 mod arguments;
 mod blobs;
 mod blocked;
 mod build;
 mod builtin;
+mod builtin_plugins;
 mod callbacks;
 mod cancel;
 mod checks;

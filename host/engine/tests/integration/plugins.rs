@@ -4,17 +4,14 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hatchery_core::{
-    CallContext, Callback, Content, Event, EventData, HookPoint, Instruction, JsonMap, LlmRequest, LlmResponse,
-    ModelError, ModelErrorKind, Plugin, RunError, ToolError,
+    CallContext, Callback, Content, Event, EventData, HookPoint, JsonMap, LlmRequest, LlmResponse, ModelError,
+    ModelErrorKind, Plugin, RunError, ToolError,
 };
 use hatchery_engine::build::CallbackPlugin;
-use hatchery_engine::plugins::{ContextFilter, GlobalInstruction, Logging, ReflectAndRetry};
-use hatchery_engine::{Plugins, RunRequest, Runner};
+use hatchery_engine::{Plugins, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::json;
 
-use super::agent_errors::fails;
-use crate::logs::{capture_log, text_of};
 use crate::support::*;
 
 /// Records every hook, and answers in the hooks of `answers`.
@@ -128,11 +125,15 @@ async fn with_plugins(root: hatchery_core::Agent, plugins: &[&Arc<RecordingPlugi
     app
 }
 
-fn answering() -> hatchery_core::Agent {
+/// Returns an agent that answers `model`.
+pub fn answering() -> hatchery_core::Agent {
     llm("root", Scripted::new().default_reply("model"))
 }
 
-fn calling(body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync + 'static) -> hatchery_core::Agent {
+/// Returns an agent that calls the tool `t` with this body.
+pub fn calling(
+    body: impl Fn() -> Result<serde_json::Value, ToolError> + Send + Sync + 'static,
+) -> hatchery_core::Agent {
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
     llm_with("root", model, |llm| llm.tools = vec![tool("t", move |_, _| body())])
 }
@@ -254,113 +255,12 @@ async fn plugins_are_found_by_name_and_names_are_unique() {
     assert_eq!(error.to_string(), "Plugin with name 'p' already registered.");
 }
 
-async fn with_builtin(root: hatchery_core::Agent, plugin: impl Plugin + 'static) -> Harness {
+/// Returns an app with this plugin only.
+pub async fn with_plugin(root: hatchery_core::Agent, plugin: impl Plugin + 'static) -> Harness {
     let mut app = Harness::new(root).await;
     let plugins = Plugins::new(vec![Arc::new(plugin)]).unwrap();
     app.runner = Runner::with_plugins(app.runner.services().clone(), plugins);
     app
-}
-
-#[tokio::test]
-async fn the_global_instruction_is_first_and_is_rendered() {
-    let model = Arc::new(Scripted::sequence(["ok"]));
-    let instruction = Instruction::Template("Speak to {user:name}.".into());
-    let app = with_builtin(llm_on("root", &model, |_| {}), GlobalInstruction::new(instruction)).await;
-    let request = RunRequest { state_delta: map(json!({"user:name": "Ada"})), ..app.request(Content::user("hi")) };
-    app.runner.run(app.app.clone(), request).await.unwrap().collect().await.unwrap();
-    assert_eq!(model.requests()[0].system_instructions[..2], ["Speak to Ada.", "Be brief."]);
-}
-
-#[tokio::test]
-async fn the_context_filter_sends_the_newest_turns_only() {
-    let model = Arc::new(Scripted::sequence(["one", "two", "three"]));
-    let two = std::num::NonZeroUsize::new(2).unwrap();
-    let app = with_builtin(llm_on("root", &model, |_| {}), ContextFilter::new(two)).await;
-    for text in ["a", "b", "c"] {
-        app.run(text).await;
-    }
-    let texts: Vec<_> = model.requests()[2].contents.iter().map(|content| content.text()).collect();
-    assert_eq!(texts, ["b", "two", "c"]);
-}
-
-#[tokio::test]
-async fn a_failed_tool_is_retried_as_often_as_allowed() {
-    let calls = (0..3).map(|_| Reply::call("t", json!({"x": 1})));
-    let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
-    let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
-    let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
-    let events = with_builtin(root, ReflectAndRetry::new(2)).await.run("hi").await;
-    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
-    assert_eq!((&answers[0]["retry_count"], &answers[1]["retry_count"]), (&json!(1), &json!(2)));
-    assert_eq!((&answers[0]["error_details"], &answers[0]["args"]), (&json!("no"), &json!({"x": 1})));
-    assert_eq!(*answers[2], map(json!({"error": "no"})));
-}
-
-#[tokio::test]
-async fn a_failure_without_a_further_retry_does_not_reset_the_count() {
-    let calls = (0..4).map(|_| Reply::call("t", json!({})));
-    let model = Scripted::sequence(calls.chain([Reply::text("I give up")]));
-    let broken = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
-    let root = llm_with("root", model, |llm| llm.tools = vec![broken]);
-    let events = with_builtin(root, ReflectAndRetry::new(1)).await.run("hi").await;
-    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
-    assert_eq!(answers[0]["retry_count"], json!(1));
-    for answer in &answers[1..] {
-        assert_eq!(**answer, map(json!({"error": "no"})));
-    }
-}
-
-#[tokio::test]
-async fn a_success_resets_the_count_of_failures() {
-    let calls = (0..3).map(|_| Reply::call("t", json!({})));
-    let model = Scripted::sequence(calls.chain([Reply::text("ok")]));
-    let count = std::sync::atomic::AtomicU32::new(0);
-    let moody = tool("t", move |_, _| match count.fetch_add(1, std::sync::atomic::Ordering::SeqCst) {
-        1 => Ok(json!("fine")),
-        _ => Err(ToolError::Recoverable("no".into())),
-    });
-    let root = llm_with("root", model, |llm| llm.tools = vec![moody]);
-    let events = with_builtin(root, ReflectAndRetry::new(1)).await.run("hi").await;
-    let answers: Vec<_> = events.iter().flat_map(|event| event.function_responses()).map(|it| &it.response).collect();
-    assert_eq!((&answers[0]["retry_count"], &answers[2]["retry_count"]), (&json!(1), &json!(1)));
-    assert_eq!(*answers[1], map(json!({"result": "fine"})));
-}
-
-#[tokio::test]
-async fn the_logging_plugin_changes_nothing() {
-    let app = with_builtin(calling(|| Ok(json!(1))), Logging).await;
-    assert_eq!(app.transcript("hi").await, ["root: call t{}", "root: answer t{\"result\":1}", "root: done"]);
-}
-
-#[tokio::test]
-async fn the_logging_plugin_logs_each_hook_of_a_run() {
-    let (log, _guard) = capture_log();
-    with_builtin(calling(|| Ok(json!(1))), Logging).await.run("hi").await;
-    with_builtin(calling(|| Err(ToolError::Recoverable("no".into()))), Logging).await.run("hi").await;
-    with_builtin(fails("root"), Logging).await.expect_error("hi").await;
-    let text = text_of(&log);
-    let of_agents = HookPoint::ALL.iter().map(|point| point.name());
-    for hook in of_agents.chain(["on_user_message", "before_run", "on_event", "after_run", "on_run_error"]) {
-        assert!(text.contains(&format!("hook=\"{hook}\"")), "{hook}: {text}");
-    }
-}
-
-#[tokio::test]
-async fn what_the_logging_plugin_logs_is_one_line_each() {
-    let (log, _guard) = capture_log();
-    with_builtin(answering(), Logging).await.run("hi\nINFO all is well").await;
-    let text = text_of(&log);
-    assert!(text.contains(r"hi\nINFO all is well"), "{text}");
-    assert!(!text.lines().any(|line| line.starts_with("INFO")), "{text}");
-}
-
-#[tokio::test]
-async fn a_line_of_the_logging_plugin_is_cut() {
-    let (log, _guard) = capture_log();
-    with_builtin(calling(|| Err(ToolError::Recoverable("x".repeat(1 << 20)))), Logging).await.run("hi").await;
-    let text = text_of(&log);
-    let line = text.lines().find(|line| line.contains("on_tool_error")).unwrap();
-    assert!(line.len() < 5000 && line.contains("xxx"), "{}", line.len());
 }
 
 #[tokio::test]
@@ -370,7 +270,7 @@ async fn callbacks_in_a_plugin_run_in_order_and_the_first_answer_wins() {
         .before_model(answers("silent", None))
         .before_model(answers("first", Some("first")))
         .before_model(answers("second", Some("second")));
-    assert_eq!(with_builtin(answering(), plugin).await.transcript("hi").await, ["root: first"]);
+    assert_eq!(with_plugin(answering(), plugin).await.transcript("hi").await, ["root: first"]);
 }
 
 #[tokio::test]
@@ -397,7 +297,7 @@ async fn callbacks_in_a_plugin_run_at_each_point_before_the_agents_own() {
     let replies = [Reply::call("t", json!({})), Reply::error(ModelErrorKind::Server, "down")];
     let failing = tool("t", |_, _| Err(ToolError::Recoverable("no".into())));
     let root = llm_with("root", Scripted::sequence(replies), |llm| llm.tools = vec![failing]);
-    let app = with_builtin(root, plugin).await;
+    let app = with_plugin(root, plugin).await;
     assert_eq!(app.transcript("hi").await[1..], ["root: answer t{\"error\":\"no\"}", "root: recovered"]);
     assert_eq!(
         seen.lock().unwrap().concat(),
@@ -473,7 +373,7 @@ async fn the_agents_own_callbacks_see_arguments_that_a_plugin_changed() {
         .build()
         .unwrap();
     assert_eq!(
-        with_builtin(root, plugin).await.transcript("hi").await[1],
+        with_plugin(root, plugin).await.transcript("hi").await[1],
         "root: answer echo{\"a\":1,\"mark\":\"seen\"}"
     );
 }
