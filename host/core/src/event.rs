@@ -405,16 +405,17 @@ impl Event {
         self.data.content.iter().flat_map(|content| content.function_responses())
     }
 
-    /// Returns true if the event responds to a call that waits: the user does, its tool fails, or a request for
-    /// confirmation or a credential takes its place.
-    pub fn closes_call(&self, call: &str) -> bool {
-        let mut responses = self.function_responses().filter(|response| response.id.as_deref() == Some(call));
-        let has_failed = |response: &FunctionResponse| response.response.get("error").is_some_and(|it| !it.is_null());
-        if self.author == USER_AUTHOR {
-            responses.next().is_some()
-        } else {
-            self.actions.requests_answer(call) || responses.any(has_failed)
-        }
+    /// Returns the ids of the calls that wait no longer with this event: the user responds to them, their tools fail, or
+    /// requests for confirmation or credentials take their place.
+    pub fn closed_calls(&self) -> impl Iterator<Item = &str> {
+        let is_from_user = self.author == USER_AUTHOR;
+        let responses = self.function_responses().filter(move |response| {
+            is_from_user || response.response.get("error").is_some_and(|error| !error.is_null())
+        });
+        let actions = &self.data.actions;
+        let requested = actions.requested_tool_confirmations.keys().chain(actions.requested_auth_configs.keys());
+        let requested = requested.filter(move |_| !is_from_user).map(String::as_str);
+        responses.filter_map(|response| response.id.as_deref()).chain(requested)
     }
 
     /// Returns true if the event is a chunk that has audio, images or video, and nothing else.

@@ -3,7 +3,7 @@
 //! Texts and files of an event are an artifact with the event's id. Everything else (thoughts, calls, results, code) is
 //! a message of the agent about its work.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{Event, FunctionCall, JsonMap, PROOF_KEY, Part as HostPart, PartData, USER_AUTHOR};
@@ -28,16 +28,13 @@ pub(super) struct OpenCall {
 
 /// Returns the calls of these events that wait for the client.
 pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
+    let closed: HashSet<&str> = events.iter().flat_map(|event| event.closed_calls()).collect();
     let mut open = Vec::new();
     for event in events.iter().filter(|event| event.author != USER_AUTHOR) {
-        for call in event.function_calls() {
-            let is_pending = call.id.as_ref().is_some_and(|id| {
-                event.long_running_tool_ids.contains(id) && !events.iter().any(|other| other.closes_call(id))
-            });
-            if is_pending {
-                open.push(OpenCall { call: call.clone(), event: event.clone() });
-            }
-        }
+        let long_running: HashSet<&str> = event.long_running_tool_ids.iter().map(String::as_str).collect();
+        let is_open = |id: &str| long_running.contains(id) && !closed.contains(id);
+        let calls = event.function_calls().filter(|call| call.id.as_deref().is_some_and(is_open));
+        open.extend(calls.map(|call| OpenCall { call: call.clone(), event: event.clone() }));
     }
     open
 }
@@ -45,10 +42,10 @@ pub(super) fn open_calls(events: &[Arc<Event>]) -> Vec<OpenCall> {
 /// Returns the message that asks the client for the results of calls. `None` without calls.
 pub(super) fn question(calls: &[OpenCall], task: &TaskId) -> Option<Message> {
     let last = &calls.last()?.event;
-    let ids: Vec<String> = calls.iter().filter_map(|open| open.call.id.clone()).collect();
     let parts = calls.iter().filter_map(|open| {
         let part = HostPart::from(PartData::FunctionCall(open.call.clone()));
-        parts::send(&part, &ids)
+        // Each of them is long-running.
+        parts::send(&part, open.call.id.as_slice())
     });
     Some(Message { parts: parts.collect(), ..agent_message(last, task) })
 }

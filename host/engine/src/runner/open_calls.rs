@@ -2,7 +2,7 @@
 //! is stored as waiting, although its agents have ended. The answers come in the message of a later run, which ends the
 //! wait.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use hatchery_core::{
@@ -22,8 +22,14 @@ pub(super) fn has_open_calls(events: &Vector<Arc<Event>>, run: &str, verifier: &
             && !event.long_running_tool_ids.is_empty()
             && verifier.proves_open_calls(event)
     };
-    let mut ids = events.iter().filter(is_asking).flat_map(|event| &event.long_running_tool_ids);
-    ids.any(|id| !events.iter().any(|event| event.closes_call(id)))
+    let asked = events.iter().filter(is_asking).flat_map(|event| &event.long_running_tool_ids);
+    let mut open: HashSet<&str> = asked.map(String::as_str).collect();
+    if !open.is_empty() {
+        for id in events.iter().flat_map(|event| event.closed_calls()) {
+            open.remove(id);
+        }
+    }
+    !open.is_empty()
 }
 
 /// Returns the runs that have made the calls which a message responds to.

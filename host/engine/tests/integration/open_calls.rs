@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hatchery_core::{
-    Content, Event, Part, PartData, REQUEST_CONFIRMATION, RunState, RunTransition, SessionKey, StoredRun, ToolError,
-    TurnStart,
+    Content, Event, EventData, FunctionCall, FunctionResponse, Part, PartData, REQUEST_CONFIRMATION, RunState,
+    RunTransition, SessionKey, StoredRun, ToolError, TurnStart,
 };
+use hatchery_engine::build::custom;
 use hatchery_engine::{RunRequest, Runner};
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -83,6 +84,32 @@ async fn a_run_with_two_questions_waits_until_both_are_answered() {
     run(&app, "r3", decision(&asked[0], true)).await;
     assert_eq!(states(&app).await, ["r1", "r2", "r3"].map(|id| state_of(id, RunState::Done)));
     assert_eq!(paid.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_run_with_very_many_closed_calls_does_not_block_the_host() {
+    const CALLS: usize = 60_000;
+    let root = custom("root", |cx| async move {
+        let ids: Vec<String> = (0..CALLS).map(|number| format!("c{number}")).collect();
+        let calls = ids.iter().map(|id| {
+            let call = FunctionCall { id: Some(id.clone()), name: "f".into(), ..FunctionCall::default() };
+            Part::from(PartData::FunctionCall(call))
+        });
+        let failures = ids.iter().map(|id| {
+            let (id, response) = (Some(id.clone()), map(json!({"error": 1})));
+            let response = FunctionResponse { id, name: "f".into(), response, ..FunctionResponse::default() };
+            Part::from(PartData::FunctionResponse(response))
+        });
+        let (calls, failures) = (Content::new("model", calls.collect()), Content::new("user", failures.collect()));
+        let calls = EventData { content: Some(Arc::new(calls)), long_running_tool_ids: ids, ..EventData::default() };
+        cx.emit(calls).await?;
+        let failures = EventData { content: Some(Arc::new(failures)), ..EventData::default() };
+        cx.emit(failures).await.map(drop)
+    });
+    let app = Harness::new(root.build().unwrap()).await;
+    let ending = tokio::time::timeout(Duration::from_secs(30), run(&app, "r1", Content::user("call")));
+    assert_eq!(ending.await.expect("the run does not end").len(), 2);
+    assert_eq!(states(&app).await, [state_of("r1", RunState::Done)]);
 }
 
 #[tokio::test]
