@@ -90,6 +90,8 @@ struct MarkerSplitter {
     section: Section,
     /// Ambiguous text.
     buffer: String,
+    /// The position in the buffer before which no tag begins, so that no text is searched twice.
+    searched: usize,
 }
 
 #[derive(Default, Clone, Copy, PartialEq)]
@@ -130,44 +132,47 @@ impl MarkerSplitter {
     }
 
     fn split_text(&mut self, text: &str, output: &mut Vec<Part>) {
-        self.buffer.push_str(text);
-        while let Some((start, tag)) = find_tag(&self.buffer) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.push_str(text);
+        let (mut rest, mut searched) = (buffer.as_str(), std::mem::take(&mut self.searched));
+        while let Some((start, tag)) = find_tag(rest, searched) {
+            let (before, from_tag) = rest.split_at(start);
+            let (tag_text, after) = from_tag.split_at(tag.len());
             if self.section == Section::Untagged {
                 self.section = Section::Thought;
             }
-            let before = self.take_buffer(start);
             self.push(before, output);
-            let tag_text = self.take_buffer(tag.len());
             if tag == ANSWER_TAG {
                 self.section = Section::AnswerStart;
             } else {
                 self.section = Section::Thought;
                 self.push(tag_text, output);
             }
+            (rest, searched) = (after, 0);
         }
-        if self.section != Section::Untagged {
-            let unambiguous = self.take_buffer(partial_tag_start(&self.buffer));
+        let end = searched + partial_tag_start(rest.get(searched..).unwrap_or_default());
+        if self.section == Section::Untagged {
+            self.searched = end;
+        } else {
+            let (unambiguous, ambiguous) = rest.split_at(end);
             self.push(unambiguous, output);
+            rest = ambiguous;
         }
+        let used = buffer.len() - rest.len();
+        buffer.drain(..used);
+        self.buffer = buffer;
     }
 
     /// Adds the buffered text.
     fn flush(&mut self, output: &mut Vec<Part>) {
+        self.searched = 0;
         let text = std::mem::take(&mut self.buffer);
-        self.push(text, output);
-    }
-
-    /// Removes the first bytes of the buffer.
-    fn take_buffer(&mut self, bytes: usize) -> String {
-        let rest = self.buffer.split_off(bytes);
-        std::mem::replace(&mut self.buffer, rest)
+        self.push(&text, output);
     }
 
     /// Adds text of the current section. Appends to the last part if it is of the same kind.
-    fn push(&mut self, mut text: String, output: &mut Vec<Part>) {
-        if self.section == Section::AnswerStart {
-            text = text.trim_start().into();
-        }
+    fn push(&mut self, text: &str, output: &mut Vec<Part>) {
+        let text = if self.section == Section::AnswerStart { text.trim_start() } else { text };
         if text.is_empty() {
             return;
         }
@@ -179,7 +184,7 @@ impl MarkerSplitter {
             Some(Part { data: PartData::Text(before), thought: kind, thought_signature: None, extra })
                 if *kind == thought && extra.is_empty() =>
             {
-                before.push_str(&text);
+                before.push_str(text);
             }
             _ => output.push(Part { thought, ..Part::text(text) }),
         }
@@ -190,9 +195,13 @@ fn tags() -> impl Iterator<Item = &'static str> {
     THOUGHT_TAGS.into_iter().chain([ANSWER_TAG])
 }
 
-/// Finds the first tag. Returns its position too.
-fn find_tag(text: &str) -> Option<(usize, &'static str)> {
-    tags().filter_map(|tag| Some((text.find(tag)?, tag))).min()
+/// Finds the first tag at `from` or later. Returns its position too.
+fn find_tag(text: &str, from: usize) -> Option<(usize, &'static str)> {
+    let rest = text.get(from..)?;
+    rest.match_indices("/*").find_map(|(at, _)| {
+        let candidate = rest.get(at..)?;
+        Some((from + at, tags().find(|tag| candidate.starts_with(tag))?))
+    })
 }
 
 /// Returns the position of an incomplete tag at the end of the text, or the text's length if there is none.

@@ -86,7 +86,7 @@ async fn a_run_with_two_questions_waits_until_both_are_answered() {
     assert_eq!(paid.load(Ordering::SeqCst), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_end_of_a_run_with_very_many_closed_calls_does_not_block_the_host() {
     const CALLS: usize = 60_000;
     let root = custom("root", |cx| async move {

@@ -1,6 +1,7 @@
 //! Planners: instructions for the model, and thoughts in its response.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use hatchery_core::{Event, LlmAgent, Planner};
 use hatchery_models::scripted::{Reply, Scripted};
@@ -115,6 +116,17 @@ async fn the_parts_of_a_stream_are_a_prefix_of_the_complete_response_wherever_it
         assert_eq!(whole, "(Well. /*PLANNING*/ a/b /* c */ /*REPLANNING*/ d )é/*f*/ g");
         let joined = pieces.iter().map(|piece| &piece[1..]).collect::<String>().replace(")(", "");
         assert_eq!(joined, *whole, "cut at {cut}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_response_without_tags_or_with_very_many_does_not_block_the_host() {
+    let untagged = Reply::chunks(std::iter::repeat_n("some words ", 60_000));
+    let tagged = Reply::text("/*ACTION*/".repeat(100_000));
+    for (reply, length) in [(untagged, 660_000), (tagged, 1_000_002)] {
+        let run = tokio::time::timeout(Duration::from_secs(30), run_reply(reply));
+        let events = run.await.expect("the run does not end");
+        assert_eq!(events.last().unwrap().len(), length);
     }
 }
 
