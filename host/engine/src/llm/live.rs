@@ -4,14 +4,14 @@
 //! Chunks are sent and not stored. A stored event has the whole text, or the whole transcription of speech, once the
 //! model calls a tool, is interrupted or has finished its turn.
 
+mod outbox;
 mod recording;
 mod speech;
 mod streams;
 mod tools;
 mod turn_end;
 
-use std::collections::{HashSet, VecDeque};
-use std::pin::pin;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,14 +26,12 @@ use serde_json::json;
 use super::model_call::response_event;
 use super::{LoopDriver, request};
 use crate::run::{AgentOutcome, LiveInput, LiveMessage};
+use outbox::Outbox;
 use recording::Recording;
 use speech::Speech;
 use streams::RunningStreams;
 use tools::{FinishedBatch, RunningBatches, RunningTools};
 use turn_end::{ModelText, TurnEnd};
-
-/// Maximum number of messages of the model that are kept while a request is sent.
-const MAX_RECEIVED: usize = 32;
 
 impl LoopDriver<'_> {
     /// Converses until the queue of `input` is closed, the agent transfers, or the user answers a call of a tool.
@@ -101,8 +99,7 @@ struct Conversation<'a> {
     connection: &'a dyn LiveConnection,
     request: &'a Arc<LlmRequest>,
     tools: RunningTools<'a>,
-    /// Messages of the model that came while a request was sent.
-    received: VecDeque<Option<Result<LiveResponse, ModelError>>>,
+    outbox: Outbox<'a>,
     streams: RunningStreams,
     /// The user's speech that is not stored yet.
     user_speech: Speech,
@@ -136,7 +133,7 @@ impl<'a> Conversation<'a> {
             connection,
             request,
             tools: RunningTools::default(),
-            received: VecDeque::new(),
+            outbox: Outbox::new(connection),
             streams: RunningStreams::open(&driver.cx.call.invocation.live_streams),
             user_speech: Speech::default(),
             model_speech: Speech::default(),
@@ -170,6 +167,7 @@ impl<'a> Conversation<'a> {
             outcome => outcome?,
         };
         self.end_turn(TurnEnd::default()).await?;
+        self.outbox.clear();
         self.connection.close().await;
         Ok(outcome)
     }
@@ -182,21 +180,23 @@ impl<'a> Conversation<'a> {
         let mut batches = RunningBatches::default();
         loop {
             batches.run_started(&mut self.tools);
-            let ended = match self.received.pop_front() {
-                Some(received) => batches.run_during(self.handle_received(received)).await?,
-                None => tokio::select! {
-                    biased;
-                    batch = batches.next() => batches.run_during(self.respond(batch)).await?,
-                    received = self.connection.receive() => batches.run_during(self.handle_received(received)).await?,
-                    request = self.input.queue.next(), if !self.is_ending => match request {
-                        Some(request) => batches.run_during(self.forward(request)).await?,
-                        None => self.end_with_turn(),
-                    },
-                    message = self.streams.next() => {
-                        batches.run_during(self.send(message)).await?;
-                        None
-                    }
+            let has_sent_all = self.outbox.is_empty();
+            let ended = tokio::select! {
+                biased;
+                batch = batches.next() => batches.run_during(self.respond(batch)).await?,
+                sent = self.outbox.send_first() => {
+                    sent?;
+                    None
+                }
+                received = self.connection.receive() => batches.run_during(self.handle_received(received)).await?,
+                request = self.input.queue.next(), if has_sent_all && !self.is_ending => match request {
+                    Some(request) => batches.run_during(self.forward(request)).await?,
+                    None => self.end_with_turn(),
                 },
+                message = self.streams.next(), if has_sent_all => {
+                    self.outbox.push(message);
+                    None
+                }
             };
             if let Some(outcome) = ended {
                 return Ok(outcome);
@@ -231,11 +231,11 @@ impl<'a> Conversation<'a> {
         ModelError::new(ModelErrorKind::Network, &self.request.model, message)
     }
 
-    /// Sends a request to the model. A message is stored first. An answer to a call of a tool ends the conversation:
-    /// the next run begins with it.
+    /// Adds a request to those that are sent to the model. A message is stored first. An answer to a call of a tool ends
+    /// the conversation: the next run begins with it.
     async fn forward(&mut self, queued: QueuedRequest) -> Result<Option<AgentOutcome>, RunError> {
         let QueuedRequest { request, reservations } = queued;
-        let (request, _reservations) = match request {
+        let (request, reservations) = match request {
             LiveRequest::Content { content, partial, state_delta } => {
                 let message = {
                     let mut pending = self.input.pending.lock_unpoisoned();
@@ -260,24 +260,8 @@ impl<'a> Conversation<'a> {
             request => (request, reservations),
         };
         self.streams.pass_on(&request);
-        match self.send(request).await {
-            Err(error) if error.kind == ModelErrorKind::BadRequest => Err(RunError::BadInput(error.message)),
-            sent => Ok(sent.map(|()| None)?),
-        }
-    }
-
-    /// Sends a request to the model. Responses that arrive before it is sent are buffered.
-    async fn send(&mut self, request: LiveRequest) -> Result<(), ModelError> {
-        let connection = self.connection;
-        let mut sending = pin!(connection.send(request));
-        loop {
-            let is_receiving = self.received.len() < MAX_RECEIVED && !matches!(self.received.back(), Some(None));
-            tokio::select! {
-                biased;
-                sent = &mut sending => return sent,
-                received = connection.receive(), if is_receiving => self.received.push_back(received),
-            }
-        }
+        self.outbox.push_from_client(request, reservations);
+        Ok(None)
     }
 
     /// Handles a message of the model. Returns the outcome if it ends the conversation.
@@ -330,7 +314,7 @@ impl<'a> Conversation<'a> {
             self.tools.start(self.driver, event.clone());
         }
         if !removed.is_empty() {
-            self.send(LiveRequest::ToolResponses(removed)).await?;
+            self.outbox.push(LiveRequest::ToolResponses(removed));
         }
         Ok(())
     }
@@ -418,7 +402,7 @@ impl<'a> Conversation<'a> {
         }
         let responses = self.tools.take_responses(&event);
         if !responses.is_empty() {
-            self.send(LiveRequest::ToolResponses(responses)).await?;
+            self.outbox.push(LiveRequest::ToolResponses(responses));
         }
         self.streams.read_started();
         Ok(None)

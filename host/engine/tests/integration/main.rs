@@ -34,6 +34,7 @@ mod late_results;
 mod limits;
 mod live;
 mod live_requests;
+mod live_sending;
 mod llm;
 mod logs;
 mod messages;

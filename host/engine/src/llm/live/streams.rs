@@ -24,7 +24,8 @@ impl RunningStreams {
         Self { streams: streams.clone(), started, results: SelectAll::new(), inputs: Vec::new() }
     }
 
-    /// Starts to read the results of the tools that have started. Call it after the result of the call was sent.
+    /// Starts to read the results of the tools that have started. Call it after the result of the call was added to the
+    /// requests.
     pub(super) fn read_started(&mut self) {
         while let Some(Some(LiveStream { name, results, input })) = self.started.next().now_or_never() {
             self.inputs.push(input);
