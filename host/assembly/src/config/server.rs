@@ -170,8 +170,8 @@ impl ServerConfig {
         self.dev_ui.unwrap_or(DevUi::Read)
     }
 
-    /// Returns true if a run is cancelled when its client disconnects. If it is not set, true if another UI is served
-    /// at `/dev-ui`: ADK's web client stops a run by closing the connection.
+    /// Returns true if a run of `/run` or `/run_sse` is cancelled when its client disconnects. If it is not set, true if
+    /// another UI is served at `/dev-ui`: ADK's web client stops a run by closing the connection.
     pub fn cancel_on_disconnect(&self) -> bool {
         let has_other_ui = self.dev_ui_folder.is_some() && self.dev_ui() != DevUi::Off;
         self.cancel_on_disconnect.unwrap_or(has_other_ui)

@@ -78,6 +78,12 @@ impl RunBody {
         let [app, user, id] = [&self.app_name, &self.user_id, &self.session_id].map(|name| name.as_deref());
         SessionKey::new(app.unwrap_or_default(), user.unwrap_or_default(), id.unwrap_or_default())
     }
+
+    /// Sets whether the run is cancelled when the client disconnects, unless the client has set it.
+    pub(super) fn with_default_cancel(mut self, cancels: bool) -> Self {
+        self.cancel_on_disconnect.get_or_insert(cancels);
+        self
+    }
 }
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -176,6 +176,26 @@ async fn a_client_that_does_not_read_is_dropped_and_its_run_is_cancelled_if_it_w
     drop(socket);
 }
 
+#[tokio::test]
+async fn a_run_goes_on_without_its_connection_also_where_another_ui_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let dev_ui_folder = Some(folder.path().into());
+    let host = Host::with(ServerConfig { max_connections: 1, dev_ui_folder, ..ServerConfig::default() }).await;
+    host.session_closing("waits").await;
+    let mut socket = Socket::open(&host, None).await;
+    let mut run = run_body("waits", "hi");
+    run["runId"] = json!("r");
+    socket.send(&json!({"type": "start", "id": "a", "run": run})).await;
+    wait_for(&host.signals.started).await;
+    drop(socket);
+    // The next connection is accepted once the host has noticed the end of the last one.
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    assert!(host.exchange(get("/health").as_bytes()).await.starts_with(b"HTTP/1.1 200"));
+    host.signals.resume.add_permits(1);
+    let followed = host.exchange(get("/apps/waits/users/u/sessions/s/runs/r/events").as_bytes()).await;
+    assert!(String::from_utf8(followed).unwrap().contains("Done."));
+}
+
 /// Sessions whose first requests to cancel a run fail.
 struct FailingSessions {
     inner: MemorySessions,

@@ -280,6 +280,8 @@ impl Connection {
         let session = body.session();
         let mode = if body.streaming == Some(true) { StreamingMode::On } else { StreamingMode::Off };
         let cancel = CancellationToken::new();
+        // ADK's web client, for which there is another default, uses no such connections.
+        let body = body.with_default_cancel(self.state.config().cancel_on_disconnect == Some(true));
         let run = run::start(&self.state, principal, body, mode, self.trace_parent, &cancel).await?;
         let run_id = run.run.id().map(str::to_owned);
         self.runs.insert(id.clone(), ActiveRun::new(session.clone(), run_id, cancel, None));
