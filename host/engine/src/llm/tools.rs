@@ -1,5 +1,6 @@
 //! Execution of the tool calls in a response, in parallel or sequentially. The results are one event.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hatchery_core::{
@@ -154,20 +155,13 @@ impl LoopDriver<'_> {
     }
 }
 
-/// Returns the ids of the calls that wait for the user: the requests, and the long-running calls without a final
-/// result.
+/// Returns the ids of the calls that wait for the user: the requests, and the long-running calls for which a later result
+/// is expected.
 fn pending_ids(request: Option<&Event>, long_running: &[String], answered: Option<&Event>) -> Vec<String> {
     let requests = request.into_iter().flat_map(|event| &event.long_running_tool_ids);
-    let unfinished = long_running.iter().filter(|id| !answered.is_some_and(|event| has_final_result(event, id)));
+    let closed: HashSet<&str> = answered.into_iter().flat_map(Event::closed_calls).collect();
+    let unfinished = long_running.iter().filter(|id| !closed.contains(id.as_str()));
     requests.chain(unfinished).cloned().collect()
-}
-
-/// Returns true if no later result is expected: the call has failed, or it requires something of a person first.
-fn has_final_result(answered: &Event, id: &str) -> bool {
-    let has_failed = |response: &FunctionResponse| {
-        response.id.as_deref() == Some(id) && response.response.get("error").is_some_and(|error| !error.is_null())
-    };
-    answered.actions.requests_answer(id) || answered.function_responses().any(has_failed)
 }
 
 /// Returns true for an event with results of tools, or with the changes of tools whose results are pending.
