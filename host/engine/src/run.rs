@@ -17,7 +17,7 @@ mod scope;
 pub(crate) const MAX_DEPTH: u32 = 16;
 
 pub(crate) use context::RunContext;
-pub(crate) use live_input::{LiveInput, MessageLog};
+pub(crate) use live_input::{ConversingFlag, LiveInput, MessageLog};
 pub(crate) use lookup::{is_live, unknown_tool};
 pub(crate) use outcome::AgentOutcome;
 pub(crate) use pending_message::{LiveMessage, PendingMessage};

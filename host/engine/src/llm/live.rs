@@ -53,6 +53,7 @@ impl LoopDriver<'_> {
         let started = Instant::now();
         let error = match call.invocation.connect(&call.agent, model.as_ref(), LlmRequest::clone(&request)).await {
             Ok(connection) => {
+                let _conversing = input.conversing.set();
                 return Conversation::new(self, input, &*connection, &request, recordings).run(first).await;
             }
             Err(error) => error,

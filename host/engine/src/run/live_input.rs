@@ -1,5 +1,6 @@
 //! The input of a live run: its requests, and where their messages are stored.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -26,4 +27,30 @@ pub(crate) struct LiveInput {
     /// The message whose parts arrive.
     pub(crate) pending: Arc<Mutex<PendingMessage>>,
     pub(crate) messages: Arc<dyn MessageLog>,
+    pub(crate) conversing: ConversingFlag,
+}
+
+/// True while a live model holds the conversation of a live run. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct ConversingFlag(Arc<AtomicBool>);
+
+/// Resets a [`ConversingFlag`] when it is dropped.
+pub(crate) struct ConversingGuard(ConversingFlag);
+
+impl ConversingFlag {
+    /// Sets the flag until the guard is dropped.
+    pub(crate) fn set(&self) -> ConversingGuard {
+        self.0.store(true, Ordering::Release);
+        ConversingGuard(self.clone())
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for ConversingGuard {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Release);
+    }
 }

@@ -5,8 +5,10 @@
 //! follow each other in one conversation if its agents transfer.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::FutureExt;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
     AgentId, Blob, CallContext, CallerOrigin, Content, Event, EventData, EventWindow, Invocation, JsonMap, LiveRequest,
@@ -25,12 +27,15 @@ use super::user_message::{MessageKind, UserInput, append_user_message, with_role
 use super::{ActiveRun, MAX_UNREAD_EVENTS, Run, RunKind, RunRequest, Runner};
 use crate::app::App;
 use crate::provenance::Verifier;
-use crate::run::{LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
+use crate::run::{ConversingFlag, LiveInput, LiveMessage, MessageLog, PendingMessage, RunContext, is_live};
 use crate::tasks::in_current_scope;
 use crate::tools::credential;
 
 /// Maximum size in bytes of a message by default.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// Time in which a conversation stores what was said after its client has hung up.
+const HANG_UP_PERIOD: Duration = Duration::from_secs(5);
 
 /// A request for a live run.
 #[derive(Debug, Clone)]
@@ -70,7 +75,8 @@ impl Runner {
     /// Starts a live run, which answers the requests of `queue` until it is closed. Its events are the events of its
     /// turns, chunks included; an event with `turn_complete` ends each turn. A turn that fails ends the run with its
     /// error. A text turn leaves the session to others until the next one; a live model keeps it. It counts as one run
-    /// until its end.
+    /// until its end. If the run is dropped, the conversation of a live model ends as if the queue was closed, and any
+    /// other turn is cancelled.
     ///
     /// # Errors
     /// If an id is invalid, or the session does not exist and `auto_create_session` is off.
@@ -105,6 +111,7 @@ impl Runner {
         let abandoned = parent.is_some().then(|| queue.clone());
         let start = LiveStart {
             queue,
+            conversing: ConversingFlag::default(),
             first: Arc::default(),
             pending: Arc::new(Mutex::new(PendingMessage::new(request.max_message_bytes))),
             active_run: Arc::new(ActiveRun::new(&self.0)),
@@ -112,12 +119,7 @@ impl Runner {
         };
         let conversation = Conversation { runner: self.clone(), app, key, request, start, client: client.clone() };
         tokio::spawn(in_current_scope(async move {
-            let result = tokio::select! {
-                result = conversation.run() => result,
-                () = cancel.cancelled() => Err(RunError::Cancelled),
-                // The client has stopped reading.
-                () = client.closed() => Err(RunError::Cancelled),
-            };
+            let result = conversation.run_until_hang_up(&cancel).await;
             // Cancels a turn that is still in progress.
             cancel.cancel();
             if let Some(queue) = abandoned {
@@ -153,6 +155,29 @@ enum TurnInput {
 }
 
 impl Conversation {
+    /// Runs until the end, or until the client no longer reads. Then a live model's conversation ends as if the client
+    /// had closed the queue, so that what was said is stored.
+    ///
+    /// # Errors
+    /// [`RunError::Cancelled`] if anything else was in progress then, and the error of a turn.
+    async fn run_until_hang_up(self, cancel: &CancellationToken) -> Result<(), RunError> {
+        let (client, queue, conversing) =
+            (self.client.clone(), self.start.queue.clone(), self.start.conversing.clone());
+        let mut running = self.run().boxed();
+        tokio::select! {
+            result = &mut running => result,
+            () = cancel.cancelled() => Err(RunError::Cancelled),
+            () = client.closed() => {
+                if !conversing.is_set() {
+                    return Err(RunError::Cancelled);
+                }
+                queue.close();
+                let ended = tokio::time::timeout(HANG_UP_PERIOD, cancel.run_until_cancelled(running)).await;
+                ended.ok().flatten().unwrap_or(Err(RunError::Cancelled))
+            }
+        }
+    }
+
     async fn run(self) -> Result<(), RunError> {
         // True between the start and the end of an activity: all that arrives in between is one message.
         let mut is_open = false;
@@ -254,7 +279,7 @@ impl Conversation {
             let event = event?;
             is_complete |= event.turn_complete == Some(true);
             last = Some(event.clone());
-            self.send(event).await?;
+            self.send(event).await;
         }
         if self.start.first.lock_unpoisoned().take().is_some() {
             // A plugin or a callback has answered instead of the agent, so further requests have no receiver.
@@ -268,11 +293,13 @@ impl Conversation {
             None => (run.id().unwrap_or_default().to_owned(), app.root().name.clone()),
         };
         let end = EventData { invocation_id, author, turn_complete: Some(true), ..EventData::default() };
-        self.send(Event::new(end)).await
+        self.send(Event::new(end)).await;
+        Ok(())
     }
 
-    async fn send(&self, event: Arc<Event>) -> Result<(), RunError> {
-        self.client.send(Ok((None, event))).await.map_err(|_| RunError::Cancelled)
+    /// Sends an event, unless the client has hung up.
+    async fn send(&self, event: Arc<Event>) {
+        let _ = self.client.send(Ok((None, event))).await;
     }
 }
 
@@ -293,6 +320,7 @@ pub(super) struct LiveStart {
     first: Arc<Mutex<Option<QueuedRequest>>>,
     /// The message whose parts are still arriving.
     pending: Arc<Mutex<PendingMessage>>,
+    conversing: ConversingFlag,
     pub(super) active_run: Arc<ActiveRun>,
     /// The run whose code has opened this one.
     pub(super) parent: Option<Arc<Invocation>>,
@@ -307,7 +335,8 @@ impl LiveStart {
     /// Returns the input of the run, whose messages are stored in `log`.
     pub(super) fn into_input(self, cx: &CallContext, log: &EventLog) -> LiveInput {
         let messages = Arc::new(LiveMessages { cx: cx.clone(), log: log.clone() });
-        LiveInput { queue: self.queue, first: self.first, pending: self.pending, messages }
+        let Self { queue, first, pending, conversing, .. } = self;
+        LiveInput { queue, first, pending, messages, conversing }
     }
 }
 

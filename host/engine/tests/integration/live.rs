@@ -11,11 +11,11 @@ use futures::StreamExt;
 use futures::stream;
 use hatchery_core::{
     Agent, Blob, CallContext, Callback, Content, Event, FunctionDeclaration, HookPoint, JsonMap, LiveRequest,
-    LiveRequestQueue, LiveResponse, LlmResponse, Part, PartData, REQUEST_CONFIRMATION, RunError, SessionKey, Tool,
-    ToolError,
+    LiveRequestQueue, LiveResponse, LlmResponse, Part, PartData, REQUEST_CONFIRMATION, RunError, RunState, SessionKey,
+    Tool, ToolError,
 };
 use hatchery_engine::LiveRunRequest;
-use hatchery_engine::build::function_tool;
+use hatchery_engine::build::{custom, function_tool};
 use hatchery_engine::builtin::StopStreaming;
 use hatchery_models::scripted::{Reply, Scripted};
 use serde_json::{Value, json};
@@ -451,12 +451,33 @@ async fn a_text_model_answers_turn_by_turn_and_a_failure_ends_the_run() {
 }
 
 #[tokio::test]
-async fn a_run_whose_events_nobody_reads_is_cancelled() {
-    let model = LiveModel::new([vec![transcription("hello")]]);
+async fn what_was_said_is_stored_when_the_client_hangs_up() {
+    let model = LiveModel::new([vec![transcription("good "), transcription("day")]]);
     let app = Harness::new(model.agent("root", |_| {})).await;
     let Live { mut run, queue } = Live::start(&app).await;
     queue.send_content(Content::user("hi")).await.unwrap();
-    assert!(run.next().await.unwrap().unwrap().partial);
+    for _ in 0..2 {
+        assert!(run.next().await.unwrap().unwrap().partial);
+    }
+    drop(run);
+    app.runner.drain().await;
+    let stored: Vec<_> = app.session().await.events.iter().map(|event| line(event)).collect();
+    assert_eq!(stored, ["user: hi", "root: “good day”"]);
+    let runs = app.runner.services().sessions.runs().unwrap();
+    let listed = runs.list(&SessionKey::new("app", USER, SESSION), None, 2).await.unwrap().runs;
+    assert_eq!(listed.iter().map(|run| run.state).collect::<Vec<_>>(), [RunState::Done]);
+}
+
+#[tokio::test]
+async fn the_turn_of_a_text_model_is_cancelled_when_the_client_hangs_up() {
+    let root = custom("root", |cx| async move {
+        cx.say("one").await?;
+        pending().await
+    });
+    let app = Harness::new(root.build().unwrap()).await;
+    let Live { mut run, queue } = Live::start(&app).await;
+    queue.send_content(Content::user("hi")).await.unwrap();
+    assert_eq!(brief(&run.next().await.unwrap().unwrap()), "root: one");
     drop(run);
     app.runner.drain().await;
     assert_eq!(app.session().await.events.last().unwrap().error_code.as_deref(), Some("CANCELLED"));

@@ -79,8 +79,6 @@ async fn converse(
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
     };
-    // A client that disconnects cancels the run.
-    let _guard = request.cancel.clone().drop_guard();
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.
     drop(permit);
