@@ -165,7 +165,14 @@ impl<'a> Conversation<'a> {
                 self.driver.emit_response(new_event_id(), response).await?;
                 AgentOutcome::Done
             }
-            outcome => outcome?,
+            Err(error) => {
+                if !matches!(error, RunError::Cancelled | RunError::Stopped) {
+                    // What was said is stored. The failure is the one to report, though.
+                    let _ = self.end_turn(TurnEnd::default()).await;
+                }
+                return Err(error);
+            }
+            Ok(outcome) => outcome,
         };
         self.end_turn(TurnEnd::default()).await?;
         self.outbox.clear();

@@ -1,4 +1,4 @@
-//! Requests to a live model that does not take them at once.
+//! Requests that a live model does not take at once, or not at all.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hatchery_core::{
-    Content, LiveConnection, LiveRequest, LiveResponse, LlmRequest, Model, ModelCapabilities, ModelError, ModelRef,
-    ResponseStream, StreamingMode,
+    Blob, Content, LiveConnection, LiveRequest, LiveResponse, LlmRequest, Model, ModelCapabilities, ModelError,
+    ModelRef, ResponseStream, StreamingMode,
 };
 use hatchery_models::scripted::Scripted;
 use tokio::sync::{Notify, Semaphore};
@@ -90,4 +90,26 @@ async fn the_messages_of_a_model_are_received_while_it_takes_no_request() {
     let expected = ["user: one", "user: two"].map(String::from);
     let stored = app.session_transcript().await;
     assert_eq!(stored.iter().filter(|line| line.starts_with("user")).collect::<Vec<_>>(), expected.each_ref());
+}
+
+#[tokio::test]
+async fn what_was_said_is_stored_before_a_conversation_fails() {
+    let model = LiveModel::new([vec![transcription("half a "), transcription("word")]]);
+    let app = Harness::new(model.agent("root", |_| {})).await;
+    let Live { mut run, queue } = Live::start(&app).await;
+    queue.send_content(Content::user("hi")).await.unwrap();
+    for _ in 0..2 {
+        assert!(run.next().await.unwrap().unwrap().partial);
+    }
+    let document = Blob { mime_type: "application/pdf".into(), data: vec![1].into(), display_name: None };
+    queue.send(LiveRequest::Blob(document)).await.unwrap();
+    let error = loop {
+        if let Err(error) = run.next().await.unwrap() {
+            break error;
+        }
+    };
+    assert_eq!(error.to_string(), "no documents");
+    app.runner.drain().await;
+    let stored: Vec<_> = app.session().await.events.iter().map(|event| line(event)).collect();
+    assert_eq!(stored, ["user: hi", "root: “half a word”", "root: error BAD_INPUT: no documents"]);
 }
