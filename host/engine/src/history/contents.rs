@@ -36,6 +36,11 @@ pub(crate) struct PromptViews {
 }
 
 impl PromptViews {
+    /// Returns the number of views.
+    pub(crate) fn count(&self) -> usize {
+        self.by_agent.len()
+    }
+
     /// Returns the view of an agent in a branch. Creates a new one if the grouping has changed.
     pub(crate) fn view(
         &mut self,

@@ -119,7 +119,7 @@ impl SessionQueue {
         slot
     }
 
-    /// Records the number of events of a session after its turn, and the bytes of their JSON.
+    /// Records the number of events that a session has after its turn, copies included, and the bytes of their JSON.
     pub(super) fn record_size(&self, key: &SessionKey, events: usize, bytes: usize) {
         let mut cache = self.cache();
         let Some(entry) = cache.entries.get_mut(key) else { return };

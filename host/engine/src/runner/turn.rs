@@ -177,9 +177,12 @@ impl RunnerInner {
             let unknown = events_to_remember(&session.events, events_before, interrupted, &invocation.id);
             remember(invocation, &unknown).await;
         }
-        let bytes = bytes + json_bytes(&new_events);
-        self.queue.record_size(&session.key, session.events.len(), bytes);
-        *slot = Some(CachedSession { session, views: run.take_views(), bytes, last_turn });
+        let (views, bytes) = (run.take_views(), bytes + json_bytes(&new_events));
+        // The view of each agent has copies of what the others have said.
+        let copies = views.count().max(1);
+        let events = session.events.len().saturating_mul(copies);
+        self.queue.record_size(&session.key, events, bytes.saturating_mul(copies));
+        *slot = Some(CachedSession { session, views, bytes, last_turn });
         // The state is stored, so followers find it.
         drop(publisher);
         span.finish();

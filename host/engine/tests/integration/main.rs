@@ -52,6 +52,7 @@ mod resumption;
 mod retention;
 mod run_metadata;
 mod runner;
+mod session_cache;
 mod static_catalog;
 mod static_instruction;
 mod stored_runs;
