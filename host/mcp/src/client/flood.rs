@@ -27,7 +27,8 @@ impl FloodGuard {
         let (tokens, last) = *state;
         let refill = now.saturating_duration_since(last).as_secs_f64() * self.per_second;
         let tokens = (tokens + refill).min(self.per_second * BURST_SECONDS);
-        *state = ((tokens - 1.0).max(0.0), now);
+        // Never goes back: callers take the time before they wait for the lock.
+        *state = ((tokens - 1.0).max(0.0), now.max(last));
         tokens >= 1.0
     }
 }
@@ -45,6 +46,15 @@ mod tests {
         assert!(!guard.admit(start));
         let later = start + Duration::from_secs(1);
         assert!((0..10).all(|_| guard.admit(later)));
+        assert!(!guard.admit(later));
+    }
+
+    #[test]
+    fn a_time_out_of_order_does_not_refill_a_second_time() {
+        let (guard, start) = (FloodGuard::new(10), Instant::now());
+        let later = start + Duration::from_secs(1);
+        assert!((0..100).all(|_| guard.admit(later)));
+        assert!(!guard.admit(start));
         assert!(!guard.admit(later));
     }
 }
