@@ -4,6 +4,7 @@
 #[cfg(unix)]
 mod container;
 mod media_type;
+mod output_files;
 mod vertex;
 
 #[cfg(unix)]

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use crate::media_type::media_type;
+use crate::output_files::{EncodedFile, add_files};
 
 /// Scope of access tokens.
 const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
@@ -81,14 +81,7 @@ struct ExecuteResponse {
 struct Execution {
     execution_result: Option<String>,
     execution_error: Option<String>,
-    output_files: Vec<ExtensionFile>,
-}
-
-#[derive(Deserialize)]
-struct ExtensionFile {
-    name: String,
-    /// Base64.
-    contents: String,
+    output_files: Vec<EncodedFile>,
 }
 
 impl VertexExecutor {
@@ -164,15 +157,13 @@ impl VertexExecutor {
         let unexpected = |error: serde_json::Error| format!("the extension gave an unexpected answer: {error}");
         let ExecuteResponse { content } = serde_json::from_slice(&body).map_err(unexpected)?;
         let execution: Execution = serde_json::from_str(&content).map_err(unexpected)?;
-        let file = |ExtensionFile { name, contents }: ExtensionFile| {
-            let content = STANDARD.decode(contents).ok()?;
-            Some(CodeFile { mime_type: media_type(&name).into(), name, content: content.into() })
-        };
-        Ok(CodeOutput {
+        let mut output = CodeOutput {
             stdout: execution.execution_result.unwrap_or_default(),
             stderr: execution.execution_error.unwrap_or_default(),
-            output_files: execution.output_files.into_iter().filter_map(file).collect(),
-        })
+            output_files: Vec::new(),
+        };
+        add_files(&mut output, execution.output_files);
+        Ok(output)
     }
 
     fn request(&self, input: &CodeInput, cx: &CallContext) -> Value {

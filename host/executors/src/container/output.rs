@@ -1,12 +1,10 @@
 //! Parser of the output of a container. It is untrusted: code can print anything instead.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use hatchery_core::{CodeFile, CodeOutput, excerpt};
+use hatchery_core::{CodeOutput, excerpt};
 use serde::Deserialize;
 
 use super::engine::CommandOutput;
-use crate::media_type::media_type;
+use crate::output_files::{EncodedFile, add_files};
 
 /// Maximum size in bytes of an unexpected output in an error.
 const MAX_EXCERPT: usize = 500;
@@ -15,13 +13,7 @@ const MAX_EXCERPT: usize = 500;
 struct Output {
     stdout: String,
     stderr: String,
-    files: Vec<File>,
-}
-
-#[derive(Deserialize)]
-struct File {
-    name: String,
-    content: String,
+    files: Vec<EncodedFile>,
 }
 
 /// Parses the output of a container. The error is for the model.
@@ -37,9 +29,7 @@ pub(super) fn parse(printed: &CommandOutput) -> Result<CodeOutput, String> {
         };
         return Err(format!("the process of the code has ended: {reason}"));
     };
-    let file = |File { name, content }: File| {
-        let content = STANDARD.decode(content).ok()?;
-        Some(CodeFile { mime_type: media_type(&name).into(), name, content: content.into() })
-    };
-    Ok(CodeOutput { stdout, stderr, output_files: files.into_iter().filter_map(file).collect() })
+    let mut output = CodeOutput { stdout, stderr, output_files: Vec::new() };
+    add_files(&mut output, files);
+    Ok(output)
 }

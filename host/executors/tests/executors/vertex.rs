@@ -72,6 +72,8 @@ async fn execute(State(vertex): State<Vertex>, uri: Uri, headers: HeaderMap, Jso
     vertex.requests.lock().unwrap().push((uri.path().to_owned(), authorization.clone(), body.clone()));
     let content = match body["operationParams"]["code"].as_str() {
         Some("fail") => json!({"execution_result": "", "execution_error": "NameError", "output_files": []}),
+        Some("garble") => json!({"execution_result": "3\n", "execution_error": "",
+            "output_files": [{"name": "table.csv", "contents": "%"}, {"name": "plot.png", "contents": "iVBO"}]}),
         Some("revoked") if authorization == "Bearer g00gle-0" => return StatusCode::UNAUTHORIZED.into_response(),
         Some("crash") => return (StatusCode::INTERNAL_SERVER_ERROR, "out of order").into_response(),
         _ => json!({"execution_result": "3\n", "execution_error": "",
@@ -136,6 +138,15 @@ async fn a_token_that_is_refused_is_replaced_for_the_next_call() {
     let requests = vertex.requests.lock().unwrap();
     let tokens: Vec<_> = requests.iter().map(|(_, authorization, _)| authorization.as_str()).collect();
     assert_eq!(tokens, ["Bearer g00gle-0", "Bearer g00gle-1", "Bearer g00gle-1"]);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_decoded_is_a_failure_of_the_code_that_names_it() {
+    let (_, executor) = Vertex::start(ExtensionOperation::Execute).await;
+    let output = executor.execute(code("garble"), &call_in("s")).await.unwrap();
+    assert!(output.stderr.starts_with("`table.csv` is lost: its content arrived as invalid Base64"), "{output:?}");
+    let names: Vec<_> = output.output_files.iter().map(|file| file.name.as_str()).collect();
+    assert_eq!((output.stdout.as_str(), names), ("3\n", vec!["plot.png"]));
 }
 
 #[tokio::test]
