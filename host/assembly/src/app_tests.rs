@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hatchery_core::{JsonMap, RunError, Services};
+use hatchery_core::{Event, JsonMap, RunError, Services};
 use hatchery_engine::{App, Runner};
 use hatchery_files::{FileAccess, write_atomically};
 use hatchery_recordings::{SessionTest, TestedTurn};
@@ -70,6 +70,9 @@ pub enum AppTestsError {
 }
 
 impl AppTests {
+    /// Maximum size of a test in bytes.
+    pub const MAX_BYTES: u64 = MAX_SIZE << 20;
+
     pub(crate) fn new(files: AppFiles) -> Self {
         Self(files)
     }
@@ -107,10 +110,10 @@ impl AppTests {
     /// # Errors
     /// If the session is not a test, a limit is reached, or the app has no folder.
     pub async fn write(&self, app: &str, name: &str, session: JsonMap) -> Result<String, AppTestsError> {
-        let name = file_name(name)?;
-        let json = to_json(&name, session)?;
+        let (name, app) = (file_name(name)?, app.to_owned());
+        let (name, json) = run_blocking(move || to_json(&name, session).map(|json| (name, json))).await?;
         let edit = EDIT.lock().await;
-        let (tests, app) = (self.clone(), app.to_owned());
+        let tests = self.clone();
         let write = move || {
             // Held until the file is written, even if the caller is dropped.
             let _edit = edit;
@@ -137,7 +140,7 @@ impl AppTests {
         let name = file_name(name)?;
         // It is never closed. Acquired first, because a test in memory is many times as large as its file.
         let _permit = RUNS.acquire().await;
-        let test = parse(&name, &self.read(&app.name, &name).await?)?;
+        let test = self.parse_file(&app.name, name).await?;
         Ok(test.run(runner, in_memory(runner.services()), app).await?)
     }
 
@@ -148,18 +151,27 @@ impl AppTests {
     pub async fn rebuild(&self, runner: &Runner, app: &App, name: &str) -> Result<String, AppTestsError> {
         let name = file_name(name)?;
         let _permit = RUNS.acquire().await;
-        let json = self.read(&app.name, &name).await?;
-        let test = parse(&name, &json)?;
+        let (tests, app_name, file) = (self.clone(), app.name.clone(), name.clone());
+        let (json, test) = run_blocking(move || {
+            let json = tests.read_file(&app_name, &file)?;
+            let test = parse(&file, &json)?;
+            Ok((json, test))
+        })
+        .await?;
         let events = test.record(runner, in_memory(runner.services()), app).await;
         let events = events.map_err(|error| AppTestsError::NotRebuilt {
             name: name.clone(),
             reason: format!("{}: {}", error.code(), error.client_message()),
         })?;
-        let invalid = |error: serde_json::Error| invalid(&name, &error);
-        let mut session: JsonMap = serde_json::from_slice(&json).map_err(invalid)?;
-        session.insert("events".into(), serde_json::to_value(&events).map_err(invalid)?);
-        session.shift_remove("lastUpdateTime");
+        let file = name.clone();
+        let session = run_blocking(move || replace_events(&file, &json, &events)).await?;
         self.write(&app.name, &name, session).await
+    }
+
+    /// Reads and parses a test.
+    async fn parse_file(&self, app: &str, name: String) -> Result<SessionTest, AppTestsError> {
+        let (tests, app) = (self.clone(), app.to_owned());
+        run_blocking(move || parse(&name, &tests.read_file(&app, &name)?)).await
     }
 
     fn list(&self, app: &str) -> Result<Vec<String>, AppTestsError> {
@@ -199,7 +211,7 @@ impl AppTests {
 
     fn read_file(&self, app: &str, name: &str) -> Result<Vec<u8>, AppTestsError> {
         let file = self.find(app, name)?;
-        if file.symlink_metadata()?.len() > MAX_SIZE << 20 {
+        if file.symlink_metadata()?.len() > Self::MAX_BYTES {
             return Err(AppTestsError::TooLarge(name.to_owned()));
         }
         Ok(fs::read(file)?)
@@ -226,7 +238,7 @@ impl AppTests {
     }
 }
 
-/// Runs work on files on a thread for blocking work.
+/// Runs work on files, or on JSON that may be large, on a thread for blocking work.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, AppTestsError> + Send + 'static,
 ) -> Result<T, AppTestsError> {
@@ -250,11 +262,20 @@ fn to_json(name: &str, session: JsonMap) -> Result<Vec<u8>, AppTestsError> {
     session.sort_all_objects();
     let mut json = serde_json::to_vec_pretty(&session).map_err(|error| invalid(name, &error))?;
     json.push(b'\n');
-    if json.len() as u64 > MAX_SIZE << 20 {
+    if json.len() as u64 > AppTests::MAX_BYTES {
         return Err(AppTestsError::TooLarge(name.to_owned()));
     }
     parse(name, &json)?;
     Ok(json)
+}
+
+/// Returns the session of a test, with other events.
+fn replace_events(name: &str, json: &[u8], events: &[Arc<Event>]) -> Result<JsonMap, AppTestsError> {
+    let invalid = |error: serde_json::Error| invalid(name, &error);
+    let mut session: JsonMap = serde_json::from_slice(json).map_err(invalid)?;
+    session.insert("events".into(), serde_json::to_value(events).map_err(invalid)?);
+    session.shift_remove("lastUpdateTime");
+    Ok(session)
 }
 
 fn parse(name: &str, json: &[u8]) -> Result<SessionTest, AppTestsError> {

@@ -1,9 +1,11 @@
 //! Tests made of sessions, as ADK's web client writes them: `tests/NAME.json` in the folder of an app.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use hatchery::{Host, TestedTurn};
+use hatchery::{AppTests, Host, TestedTurn};
 use hatchery_recordings::SessionTest;
 
 use crate::conversation::observe;
@@ -40,9 +42,17 @@ impl SessionTestFile {
         })
     }
 
-    /// Returns false for a file of something else: the folder `tests` of a component's project may have any files.
+    /// Returns false for a file of something else: the folder `tests` of a component's project may have any files, of
+    /// any size.
     pub fn is_test(&self, host: &Host, file: &Path) -> bool {
-        let is_session = || std::fs::read(file).is_ok_and(|json| SessionTest::from_json(&json).is_ok());
+        let is_session = || match read_at_most(file, AppTests::MAX_BYTES) {
+            Ok(Some(json)) => SessionTest::from_json(&json).is_ok(),
+            Ok(None) => {
+                tracing::warn!("{} is too large for a test and does not run", file.display());
+                false
+            }
+            Err(_) => false,
+        };
         self.is_of_yaml_app || host.apps().app(&self.app).is_some() && is_session()
     }
 
@@ -62,6 +72,13 @@ impl SessionTestFile {
     }
 }
 
+/// Reads a file. `None` if it has more than `max` bytes, of which no more are read.
+fn read_at_most(file: &Path, max: u64) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(max + 1).read_to_end(&mut bytes)?;
+    Ok((bytes.len() as u64 <= max).then_some(bytes))
+}
+
 fn turn_report(TestedTurn { message, events, problem }: TestedTurn) -> TurnReport {
     TurnReport {
         user: message,
@@ -69,5 +86,31 @@ fn turn_report(TestedTurn { message, events, problem }: TestedTurn) -> TurnRepor
         expectations: Vec::new(),
         observed: events.iter().flat_map(|event| observe(event)).map(|item| item.to_string()).collect(),
         problems: problem.into_iter().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hatchery_engine::build::custom;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_that_is_too_large_for_a_test_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let native = custom("native", |cx| async move {
+            cx.say("Hello").await?;
+            Ok(())
+        });
+        let host = Host::builder().folder(folder.path()).agent(native.build().unwrap()).open().await.unwrap();
+        let tests = folder.path().join("native/tests");
+        std::fs::create_dir_all(&tests).unwrap();
+        let session = r#"{"events": [{"author": "user", "content": {"role": "user", "parts": [{"text": "Hi"}]}}]}"#;
+        std::fs::write(tests.join("long.json"), session.to_owned() + &" ".repeat(16 << 20)).unwrap();
+        std::fs::write(tests.join("other.json"), "{}").unwrap();
+        std::fs::write(tests.join("session.json"), session).unwrap();
+        let found = find(folder.path()).unwrap();
+        let are_tests: Vec<_> = found.iter().map(|(file, test)| test.is_test(&host, file)).collect();
+        assert_eq!(are_tests, [false, false, true]);
     }
 }

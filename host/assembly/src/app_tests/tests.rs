@@ -122,6 +122,32 @@ async fn only_sessions_with_a_message_are_written_under_names_of_files() {
     assert_eq!(tests.names("hello").await.unwrap().len(), 1);
 }
 
+#[test]
+fn sessions_are_parsed_on_threads_for_blocking_work() {
+    const THREADS: usize = 4;
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(THREADS).build().unwrap();
+    runtime.block_on(async {
+        let folder = tempfile::tempdir().unwrap();
+        let (_host, tests) = host(folder.path()).await;
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(std::sync::Mutex::new(gate));
+        for _ in 0..THREADS {
+            let gate = gate.clone();
+            tokio::task::spawn_blocking(move || gate.lock().unwrap().recv());
+        }
+        let mut write = std::pin::pin!(tests.write("hello", "x", JsonMap::new()));
+        tokio::select! {
+            biased;
+            written = &mut write => panic!("it did not wait for a thread: {written:?}"),
+            () = std::future::ready(()) => {}
+        }
+        drop(release);
+        let error = write.await.unwrap_err().to_string();
+        assert!(error.starts_with("x.json is not a test: missing field `events`"), "{error}");
+    });
+}
+
 #[tokio::test]
 async fn an_app_has_a_limited_number_of_tests() {
     let folder = tempfile::tempdir().unwrap();

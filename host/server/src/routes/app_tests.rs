@@ -22,7 +22,7 @@ use super::evaluation::record_deletion;
 use crate::api_document::ApiRouter;
 use crate::body::LargeBody;
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params, QueryParams};
+use crate::extract::{Params, QueryParams, RawJson};
 use crate::state::AppState;
 
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -117,11 +117,14 @@ impl TestChange {
 async fn write(
     State(state): State<AppState>,
     Params((app, test)): Params<(String, String)>,
-    JsonBody(body): JsonBody<TestBody>,
+    body: RawJson,
 ) -> Result<Json<TestChange>, ApiError> {
     let tests = tests(&state)?;
     let app = state.app(&app)?;
-    let written = tests.write(&app.name, &test, body.session_data).await;
+    // It may be large.
+    let parsed = tokio::task::spawn_blocking(move || body.parse::<TestBody>()).await;
+    let TestBody { session_data } = parsed.map_err(|_| ApiError::internal())??;
+    let written = tests.write(&app.name, &test, session_data).await;
     record_edit(&app.name, &format!("tests/{test}"), written.is_ok());
     Ok(TestChange::success(Some(written?)))
 }
