@@ -349,11 +349,7 @@ impl Loader {
     fn accept(&mut self, path: &Path, component: Arc<Component>, is_described: bool) {
         let Some(file) = self.files.get_mut(path) else { return };
         let name = &file.name;
-        if let Some(lines) = component.grant_report().missing_lines(name) {
-            tracing::warn!(
-                "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
-            );
-        }
+        warn_of_missing_grants(&component, file.component.as_deref());
         let previous = file.component.replace(component.clone());
         let previous = previous.as_ref().map(|previous| previous.sha256());
         if previous != Some(component.sha256()) {
@@ -383,6 +379,20 @@ impl Loader {
         let previous_serves = file.component.is_some();
         file.set_state(FileState::Rejected { reason: reason.clone(), previous_serves });
         self.options.report(Progress::Rejected { name: file.name.clone(), reason });
+    }
+}
+
+/// Logs the lines that grant what a component requests and has not, without those that were logged for `previous`, the
+/// same code with other settings.
+fn warn_of_missing_grants(component: &Component, previous: Option<&Component>) {
+    let (name, mut report) = (component.name(), component.grant_report());
+    if let Some(previous) = previous.filter(|previous| previous.sha256() == component.sha256()) {
+        report = report.newly_missing(&previous.grant_report());
+    }
+    if let Some(lines) = report.missing_lines(name) {
+        tracing::warn!(
+            "component `{name}` requests more than it is granted; to grant it, add to hatchery.yaml:\n{lines}"
+        );
     }
 }
 

@@ -73,6 +73,15 @@ impl GrantReport {
         Self { requested, why, granted, missing, unused, used, refused }
     }
 
+    /// Returns this report with only the missing entries that are not missing in `before`.
+    #[must_use]
+    pub(crate) fn newly_missing(mut self, before: &Self) -> Self {
+        self.missing = without(&self.missing, |key, entry| {
+            before.missing.get(key).is_some_and(|entries| entries.iter().any(|other| other == entry))
+        });
+        self
+    }
+
     /// Returns the lines of `hatchery.yaml` that grant the missing entries. `None` if none are missing.
     pub fn missing_lines(&self, component: &str) -> Option<String> {
         let all = self.missing_grants();

@@ -122,6 +122,27 @@ async fn a_revoked_grant_unloads_the_agent() {
 }
 
 #[tokio::test]
+async fn the_lines_of_a_grant_that_is_revoked_while_the_host_serves_are_logged_once() {
+    let test_catalog = test_catalog(all());
+    let handle = test_catalog.open().await;
+    let (mut settings, mut grants) = (test_catalog.options.settings.clone(), all());
+    let log = CapturedLog::default();
+    let guard = tracing::subscriber::set_default(log.clone());
+    for (key, remaining) in [("memory", json!(null)), ("tools", json!(["gallery/*", "url_context"]))] {
+        grants[key] = remaining;
+        settings.components.insert("lurker".into(), settings_with_grants(grants.clone()));
+        handle.configure(settings.clone()).await;
+    }
+    drop(guard);
+    assert!(handle.current().app("lurker").is_none());
+    let logged = log.lines("hatchery_wasm::catalog::loader");
+    let lines: Vec<_> = logged.iter().filter_map(|line| line.split_once("add to hatchery.yaml:\n")).collect();
+    let lines: Vec<_> = lines.into_iter().map(|(_, lines)| lines).collect();
+    let head = "components:\n  lurker:\n    grants:\n      ";
+    assert_eq!(lines, [format!("{head}memory: read"), format!("{head}tools: [\"agent:gallery/clerk\"]")]);
+}
+
+#[tokio::test]
 async fn items_of_a_private_component_are_for_yaml_agents_and_its_own_only() {
     let mut test_catalog =
         test_catalog(json!({"models": ["*"], "memory": "read", "artifacts": "write", "tools": ["*"],

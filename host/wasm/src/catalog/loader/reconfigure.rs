@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::load::{LoadedFile, check_folders, check_trust};
-use super::{CatalogItems, CatalogUpdate, Loader};
+use super::{CatalogItems, CatalogUpdate, Loader, warn_of_missing_grants};
 use crate::catalog::scan::FileKind;
 use crate::catalog::settings::Settings;
 use crate::contract::component::{Component, ComponentSettings};
@@ -70,8 +70,9 @@ impl Loader {
             self.has_changed = true;
             let needs_description = affects_description(component.settings(), &new);
             match with_settings(component, &self.options.settings, new) {
-                Ok(component) => {
-                    file.component = Some(Arc::new(component));
+                Ok(configured) => {
+                    warn_of_missing_grants(&configured, Some(component));
+                    file.component = Some(Arc::new(configured));
                     file.is_described &= !needs_description;
                     // A running load ends with the current settings.
                     if needs_description && !self.tasks.contains(path) {
