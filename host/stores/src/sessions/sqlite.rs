@@ -29,7 +29,7 @@ use hatchery_core::{
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 
-use self::history::Restoration;
+use self::history::{Plan, Restoration};
 use self::presence::Presence;
 use self::state::StateChange;
 use self::turns::OpenOutcome;
@@ -130,6 +130,31 @@ impl SqliteSessions {
             .map_err(self.error_for("store the runs of the session", key))
     }
 
+    /// Makes the `change` of a fork or a rewind. A long session is read before, so that the writes of others do not
+    /// wait for it; this begins again if the session was rewound since then.
+    async fn restore(
+        &self,
+        activity: &str,
+        key: &SessionKey,
+        revision: i64,
+        change: impl Fn(&Connection, &Plan) -> rusqlite::Result<Option<Restoration>> + Clone + Send + 'static,
+    ) -> Result<Restoration, StoreError> {
+        loop {
+            let own_key = key.clone();
+            let read = move |connection: &Connection| {
+                read_transaction(connection, |connection| Plan::read(connection, &own_key, revision))
+            };
+            let plan = match self.read(activity, key, read).await? {
+                Ok(plan) => plan,
+                Err(refusal) => return Ok(refusal),
+            };
+            let change = change.clone();
+            if let Some(restored) = self.write(activity, key, move |connection| change(connection, &plan)).await? {
+                return Ok(restored);
+            }
+        }
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         activity: &str,
@@ -197,8 +222,8 @@ impl SessionService for SqliteSessions {
         let fork = SessionKey::new(key.app.clone(), key.user.clone(), new_session_id(id));
         let (own_key, own_fork, created) = (key.clone(), fork.clone(), Timestamp::now());
         let at = i64::try_from(revision).unwrap_or(i64::MAX);
-        let forked = self.write("fork the session", key, move |connection| {
-            history::fork(connection, &own_key, at, &own_fork, created)
+        let forked = self.restore("fork the session", key, at, move |connection, plan| {
+            history::fork(connection, plan, &own_key, at, &own_fork, created)
         });
         restored_session(forked.await?, key, fork, revision)
     }
@@ -206,8 +231,9 @@ impl SessionService for SqliteSessions {
     async fn rewind(&self, key: &SessionKey, revision: u64) -> Result<Session, StoreError> {
         let own_key = key.clone();
         let at = i64::try_from(revision).unwrap_or(i64::MAX);
-        let rewound =
-            self.write("rewind the session", key, move |connection| history::rewind(connection, &own_key, at));
+        let rewound = self.restore("rewind the session", key, at, move |connection, plan| {
+            history::rewind(connection, plan, &own_key, at)
+        });
         restored_session(rewound.await?, key, key.clone(), revision)
     }
 

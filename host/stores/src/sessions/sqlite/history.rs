@@ -31,52 +31,91 @@ struct SessionRow {
     initial_state: Option<String>,
 }
 
-/// Creates the session `fork` with the first `revision` events of `key`.
+/// What a fork or a rewind needs from the events of a session. They are read before the change, and not by the writing
+/// thread: events before a revision change only with the row or the time of creation of their session.
+pub(super) struct Plan {
+    row: i64,
+    created: Timestamp,
+    /// The session's own state at its creation, as JSON.
+    initial_state: String,
+    /// The session's own state at the revision.
+    own_state: StateChange,
+}
+
+impl Plan {
+    /// Reads a session up to a revision, or returns why it cannot be restored.
+    pub(super) fn read(
+        connection: &Connection,
+        key: &SessionKey,
+        revision: i64,
+    ) -> rusqlite::Result<Result<Self, Restoration>> {
+        let Some(found) = find(connection, key)? else { return Ok(Err(Restoration::NoSession)) };
+        if revision > found.revision {
+            return Ok(Err(Restoration::TooFewEvents(found.revision.cast_unsigned())));
+        }
+        let (initial, own) = states_at(connection, &found, revision)?;
+        Ok(Ok(Self {
+            row: found.row,
+            created: found.created,
+            initial_state: own_state_json(&initial),
+            own_state: StateChange::from_state(&own),
+        }))
+    }
+
+    /// Returns the session of this plan. `None` if it was rewound or deleted since it was read.
+    fn find(&self, connection: &Connection, key: &SessionKey) -> rusqlite::Result<Option<SessionRow>> {
+        let found = find(connection, key)?;
+        Ok(found.filter(|found| (found.row, found.created) == (self.row, self.created)))
+    }
+}
+
+/// Creates the session `fork` with the first `revision` events of `key`. `None` if the plan is out of date.
 pub(super) fn fork(
     connection: &Connection,
+    plan: &Plan,
     key: &SessionKey,
     revision: i64,
     fork: &SessionKey,
     created: Timestamp,
-) -> rusqlite::Result<Restoration> {
-    let Some(source) = find(connection, key)? else { return Ok(Restoration::NoSession) };
-    if revision > source.revision {
-        return Ok(Restoration::TooFewEvents(source.revision.cast_unsigned()));
-    }
-    let (initial, own) = states_at(connection, &source, revision)?;
-    let initial = own_state_json(&initial);
-    let Some(row) = insert_row(connection, fork, created, &initial)? else { return Ok(Restoration::Exists) };
+) -> rusqlite::Result<Option<Restoration>> {
+    let Some(source) = plan.find(connection, key)? else { return Ok(None) };
+    let Some(row) = insert_row(connection, fork, created, &plan.initial_state)? else {
+        return Ok(Some(Restoration::Exists));
+    };
     connection.prepare_cached(queries::COPY_EVENT_IDS)?.execute(params![row, source.row, revision])?;
     connection.prepare_cached(queries::COPY_EVENTS)?.execute(params![row, source.row, revision])?;
-    StateChange::from_state(&own).apply(connection, fork, row)?;
+    plan.own_state.apply(connection, fork, row)?;
     let bytes = event_bytes(connection, row, 0, revision)?;
     let updated = set_revision(connection, fork, row, revision, bytes, created)?;
-    Ok(Restoration::Done { state: super::state::read(connection, fork, row)?, created, updated })
+    let state = super::state::read(connection, fork, row)?;
+    Ok(Some(Restoration::Done { state, created, updated }))
 }
 
-/// Removes the events after `revision`.
-pub(super) fn rewind(connection: &Connection, key: &SessionKey, revision: i64) -> rusqlite::Result<Restoration> {
-    let Some(found) = find(connection, key)? else { return Ok(Restoration::NoSession) };
-    if revision > found.revision {
-        return Ok(Restoration::TooFewEvents(found.revision.cast_unsigned()));
-    }
+/// Removes the events after `revision`. `None` if the plan is out of date.
+pub(super) fn rewind(
+    connection: &Connection,
+    plan: &Plan,
+    key: &SessionKey,
+    revision: i64,
+) -> rusqlite::Result<Option<Restoration>> {
+    let Some(found) = plan.find(connection, key)? else { return Ok(None) };
     let now = Timestamp::now().as_micros();
     if found.leased_until > now && found.leased_until <= latest_end(now) {
-        return Ok(Restoration::Held);
+        return Ok(Some(Restoration::Held));
     }
-    let (_, own) = states_at(connection, &found, revision)?;
     let freed =
         event_bytes(connection, found.row, revision, found.revision)? + rewind_runs(connection, found.row, revision)?;
     for statement in [queries::DELETE_CALLS_AFTER, queries::DELETE_EVENT_IDS_AFTER, queries::DELETE_EVENTS_AFTER] {
         connection.prepare_cached(statement)?.execute(params![found.row, revision])?;
     }
     connection.prepare_cached(queries::DELETE_SESSION_STATE)?.execute(params![found.row])?;
-    StateChange::from_state(&own).apply(connection, key, found.row)?;
+    plan.own_state.apply(connection, key, found.row)?;
     // Another time than before, even if the clock was set back.
     let created = Timestamp::from_micros(now.max(found.created.as_micros() + 1));
     connection.prepare_cached(queries::SET_CREATED)?.execute(params![found.row, created.as_micros()])?;
     let updated = set_revision(connection, key, found.row, revision, -freed, created)?;
-    Ok(Restoration::Done { state: super::state::read(connection, key, found.row)?, created, updated })
+    let state = super::state::read(connection, key, found.row)?;
+    Ok(Some(Restoration::Done { state, created, updated }))
 }
 
 /// Deletes the runs that have begun after a revision. Returns their bytes.

@@ -159,12 +159,8 @@ async fn on_a_full_disk_writes_that_need_no_space_succeed() {
     deleted.unwrap();
 }
 
-#[tokio::test]
-async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
-    let folder = tempfile::tempdir().unwrap();
-    let sessions = Arc::new(SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap());
-    let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
-    sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap();
+/// Occupies the writing thread until the result is dropped.
+async fn occupy_writer(sessions: &Arc<SqliteSessions>) -> std::sync::mpsc::Sender<()> {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (turn_start, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
     let released = std::sync::Mutex::new(released);
@@ -178,6 +174,55 @@ async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
         occupied.database.write(Owner::NONE, wait).await.unwrap();
     });
     has_begun.recv().await.unwrap();
+    release
+}
+
+#[tokio::test]
+async fn the_events_of_a_session_are_not_read_by_the_writing_thread_for_a_fork_or_a_rewind() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Arc::new(SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap());
+    let key = sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap().key;
+    sessions.append(&key, &event("one", json!({}))).await.unwrap();
+    let release = occupy_writer(&sessions).await;
+    let forked = sessions.fork(&key, 2, None).await.unwrap_err();
+    let rewound = sessions.rewind(&key, 2).await.unwrap_err();
+    assert_eq!((forked.to_string(), rewound.to_string()), (too_few_events(&key, 2, 1).to_string(), forked.to_string()));
+    drop(release);
+    assert_eq!(sessions.fork(&key, 1, None).await.unwrap().revision, 1);
+}
+
+#[tokio::test]
+async fn a_session_that_was_rewound_since_it_was_read_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap();
+    let key = sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap().key;
+    for count in 1..=3 {
+        sessions.append(&key, &event("more", json!({"count": count}))).await.unwrap();
+    }
+    let own_key = key.clone();
+    let read = sessions.read("read the session", &key, move |connection| Plan::read(connection, &own_key, 2));
+    let Ok(plan) = read.await.unwrap() else { panic!("the session has three events") };
+    sessions.rewind(&key, 1).await.unwrap();
+    sessions.append(&key, &event("other", json!({"count": 7}))).await.unwrap();
+    let (own_key, fork) = (key.clone(), SessionKey::new("app", "ann", "fork"));
+    let are_refused = sessions.write("restore the session", &key, move |connection| {
+        Ok([
+            history::fork(connection, &plan, &own_key, 2, &fork, Timestamp::now())?.is_none(),
+            history::rewind(connection, &plan, &own_key, 2)?.is_none(),
+        ])
+    });
+    assert_eq!(are_refused.await.unwrap(), [true, true]);
+    let forked = sessions.fork(&key, 2, None).await.unwrap();
+    assert_eq!(forked.state.get("count"), Some(&json!(7)));
+}
+
+#[tokio::test]
+async fn a_write_that_waits_too_long_for_the_writer_is_told_to_retry() {
+    let folder = tempfile::tempdir().unwrap();
+    let sessions = Arc::new(SqliteSessions::open(folder.path().join("sessions.db")).await.unwrap());
+    let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
+    sessions.create("app", "ann", Some("s"), JsonMap::new()).await.unwrap();
+    let release = occupy_writer(&sessions).await;
     let (first, second) = (event("one", json!({})), event("two", json!({})));
     tokio::time::pause();
     let (first, second) = futures::join!(sessions.append(&ann, &first), sessions.append(&ann, &second));
