@@ -42,9 +42,9 @@ macro_rules! amount {
 
 /// Expands each row by the kind of its value, then defines all items together.
 ///
-/// The kinds are `size` (bytes), `memory` (bytes, at least a page), `count`, `small_count` (32 bits) and `time`. A row
-/// reads: description, key, kind and default, variant of [`Limit`], error code, and the words that follow the value in
-/// the error.
+/// The kinds are `size` (bytes), `memory` (bytes, at least a page), `message` (bytes, at least a kibibyte), `count`,
+/// `small_count` (32 bits) and `time` (not zero). A row reads: description, key, kind and default, variant of [`Limit`],
+/// error code, and the words that follow the value in the error.
 macro_rules! limits {
     (@rows [$($done:tt)*] fixed { $($fixed:tt)* }) => {
         limits! { @define [$($done)*] [$($fixed)*] }
@@ -61,6 +61,14 @@ macro_rules! limits {
         limits! {
             @rows [$($done)* {
                 [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_memory", units::format_size, units::format_size, $rest
+            }]
+            $($rows)*
+        }
+    };
+    (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: message($($default:tt)+) $rest:tt; $($rows:tt)*) => {
+        limits! {
+            @rows [$($done)* {
+                [$($doc)+] $key [$($default)+] u64, "units::deserialize_optional_message_size", units::format_size, units::format_size, $rest
             }]
             $($rows)*
         }
@@ -84,7 +92,7 @@ macro_rules! limits {
     (@rows [$($done:tt)*] $(#[doc = $doc:literal])+ $key:ident: time($($default:tt)+) $rest:tt; $($rows:tt)*) => {
         limits! {
             @rows [$($done)* {
-                [$($doc)+] $key [$($default)+] Duration, "units::deserialize_optional_duration", units::format_duration,
+                [$($doc)+] $key [$($default)+] Duration, "units::deserialize_optional_time_limit", units::format_duration,
                 units::format_duration, $rest
             }]
             $($rows)*
@@ -213,7 +221,7 @@ limits! {
     agent_wall: time(10 min) { AgentWall, "COMPONENT_TIMEOUT", "of wall time" };
     /// Bytes of a tool's result, a callback's answer, one event, a model's whole answer, the state that a call sets,
     /// or the events that it reads at a time.
-    result: size(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
+    result: message(8 MiB) { Result, "COMPONENT_LIMIT", "in one result" };
     /// Bytes written to the log, stdout and stderr together. Each line counts 128 more.
     log: size(64 KiB) { Log, "COMPONENT_LIMIT", "of log output" };
     /// Requests to models.
@@ -228,9 +236,9 @@ limits! {
     /// HTTP requests, refused ones included.
     outbound_calls: count(100) { OutboundCalls, "COMPONENT_LIMIT", "HTTP requests" };
     /// Bytes of all HTTP requests and responses, headers included.
-    outbound_bytes: size(64 MiB) { OutboundBytes, "COMPONENT_LIMIT", "in HTTP requests and responses" };
+    outbound_bytes: message(64 MiB) { OutboundBytes, "COMPONENT_LIMIT", "in HTTP requests and responses" };
     /// Bytes of the body of one HTTP response.
-    response_body: size(16 MiB) { ResponseBody, "COMPONENT_LIMIT", "in the body of one HTTP response" };
+    response_body: message(16 MiB) { ResponseBody, "COMPONENT_LIMIT", "in the body of one HTTP response" };
     /// HTTP requests at one time, each until its response is read or dropped.
     open_streams: count(16) { OpenStreams, "COMPONENT_LIMIT", "HTTP requests at one time" };
     /// Time to resolve a host, connect to it and agree on TLS.
@@ -338,6 +346,29 @@ mod tests {
             let expected = format!("a memory of {size} is less than one page, 64 KiB; write for example `128 MiB`");
             assert!(error.contains(&expected), "{error}");
         }
+    }
+
+    #[test]
+    fn values_that_end_every_call_are_refused() {
+        let read = |text: &str| serde_json::from_str::<LimitOverrides>(text);
+        assert_eq!(read(r#"{"result": 1024}"#).unwrap().result, Some(1 << 10));
+        for (key, value, size) in
+            [("result", "8", "8 B"), ("response_body", "\"16\"", "16 B"), ("outbound_bytes", "0", "0 B")]
+        {
+            let error = read(&format!("{{\"{key}\": {value}}}")).unwrap_err().to_string();
+            let expected = format!("a limit of {size} is less than 1 KiB; write for example `16 MiB`");
+            assert!(error.contains(&expected), "{error}");
+        }
+        for text in [r#"{"cpu": 0}"#, r#"{"wall": "0s"}"#, r#"{"connect_timeout": 0.0}"#] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains("a limit of no time ends every call; write for example `30s`"), "{error}");
+        }
+        let milliseconds = read(r#"{"agent_wall": 600000}"#).unwrap_err().to_string();
+        assert!(
+            milliseconds
+                .contains("`600000` is too long; a duration is at most 24h, and a number without a unit is in seconds"),
+            "{milliseconds}"
+        );
     }
 
     #[test]

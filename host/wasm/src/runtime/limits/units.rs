@@ -15,6 +15,14 @@ enum Quantity {
 }
 
 impl Quantity {
+    /// Returns true if the unit is missing.
+    fn is_plain(&self) -> bool {
+        match self {
+            Self::Integer(_) | Self::Number(_) => true,
+            Self::Text(text) => text.trim().parse::<f64>().is_ok(),
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
@@ -26,6 +34,9 @@ impl Quantity {
 
 /// Size in bytes of a page of linear memory.
 const PAGE: u64 = 64 << 10;
+
+/// The least size in bytes of what a component returns, sends or receives.
+const MIN_MESSAGE: u64 = 1 << 10;
 
 /// The longest duration, so that deadlines can be computed.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
@@ -52,6 +63,22 @@ pub(crate) fn deserialize_optional_memory<'de, D: Deserializer<'de>>(deserialize
     }
 }
 
+/// Like [`deserialize_optional_size`], for results of guests and for HTTP messages, none of which fits into less than a
+/// kibibyte. A number without a unit that is less was meant as mebibytes.
+pub(crate) fn deserialize_optional_message_size<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
+    let bytes = deserialize_optional_size(deserializer)?;
+    match bytes.filter(|bytes| *bytes < MIN_MESSAGE) {
+        None => Ok(bytes),
+        Some(bytes) => Err(D::Error::custom(format!(
+            "a limit of {} is less than {}; write for example `16 MiB`",
+            format_size(bytes),
+            format_size(MIN_MESSAGE)
+        ))),
+    }
+}
+
 /// Deserializes a number of bytes. Returns an error if it is missing.
 pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserialize_optional_size(deserializer)?
@@ -61,6 +88,17 @@ pub(crate) fn deserialize_size<'de, D: Deserializer<'de>>(deserializer: D) -> Re
 /// Deserializes an optional duration, given as seconds or a string such as `500ms`.
 pub fn deserialize_optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     Option::<Quantity>::deserialize(deserializer)?.as_ref().map(parse_duration).transpose()
+}
+
+/// Like [`deserialize_optional_duration`], but not zero, which would end every call. It was meant as no limit.
+pub(crate) fn deserialize_optional_time_limit<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Duration>, D::Error> {
+    let duration = deserialize_optional_duration(deserializer)?;
+    if duration.is_some_and(|duration| duration.is_zero()) {
+        return Err(D::Error::custom("a limit of no time ends every call; write for example `30s`, or `24h` at most"));
+    }
+    Ok(duration)
 }
 
 /// Deserializes a duration. Returns an error if it is missing.
@@ -77,7 +115,8 @@ fn parse_duration<E: Error>(quantity: &Quantity) -> Result<Duration, E> {
             ))
         })?;
     if seconds > MAX_DURATION.as_secs_f64() {
-        return Err(E::custom(format!("`{}` is too long; a duration is at most 24h", quantity.text())));
+        let unit = if quantity.is_plain() { ", and a number without a unit is in seconds" } else { "" };
+        return Err(E::custom(format!("`{}` is too long; a duration is at most 24h{unit}", quantity.text())));
     }
     Duration::try_from_secs_f64(seconds).map_err(E::custom)
 }
