@@ -1,4 +1,4 @@
-// AI agents, tools and other items in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `index.d.ts`.
+// AI agents, tools and other items in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `types`.
 
 import { BadArguments, HatcheryError } from "./errors.js";
 import { check, withDefaults } from "./schema.js";

@@ -51,7 +51,9 @@ mod tests {
             assert!(names(RUST).contains(&name), "{name}");
         }
         assert!(names(PYTHON).contains(&"python/hatchery_guest/py.typed"));
-        assert!(names(JAVASCRIPT).contains(&"javascript/package.json"));
+        for name in ["package.json", "src/index.d.ts", "src/types/items.d.ts"] {
+            assert!(names(JAVASCRIPT).contains(&format!("javascript/{name}").as_str()), "{name}");
+        }
         assert!(names(RUST).iter().all(|name| !name.contains("/tests/")));
     }
 
