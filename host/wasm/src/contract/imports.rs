@@ -25,6 +25,7 @@ mod tools;
 
 use hatchery_core::{AgentContext, CallContext, RunError, StoreError};
 use std::sync::Arc;
+use tokio::sync::OwnedMutexGuard;
 use wasmtime::component::{Accessor, HasSelf};
 
 use crate::contract::convert::{BadValue, EstimateSize, ParsedSize, ToWit, wit};
@@ -109,6 +110,13 @@ async fn check_change(store: &mut impl StoreAccess, permission: Permission<'_>) 
     cx.check_writable()?;
     cx.invocation.ensure_turn().await?;
     Ok(cx)
+}
+
+/// Waits until the call reads nothing else from the sessions and the memory of the user. The host holds all that a read
+/// finds, however little of it the guest gets, so there is one at a time.
+async fn begin_read(store: &mut impl StoreAccess) -> OwnedMutexGuard<()> {
+    let reads = store.with_state(|state| state.reads.clone());
+    reads.lock_owned().await
 }
 
 /// Returns the context of the current call.

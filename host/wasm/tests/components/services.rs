@@ -1,10 +1,12 @@
 //! The services of the host that a component uses: information about the run, and ending it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use async_trait::async_trait;
 use hatchery_core::{
-    Callback, ItemResolver, JsonMap, LiveConnectConfig, LlmRequest, ModelCapabilities, ModelResolver, RunConfig,
-    StreamingMode,
+    Callback, Event, ItemResolver, JsonMap, LiveConnectConfig, LlmRequest, MemoryEntry, MemoryService,
+    ModelCapabilities, ModelResolver, RunConfig, Session, SessionKey, StoreError, StreamingMode,
 };
 use hatchery_engine::{App, AppSettings, Plugins, RunRequest, Runner};
 use hatchery_models::ModelProviders;
@@ -220,6 +222,42 @@ async fn calls_of_the_memorys_embedder_count_as_model_calls() {
             _ => assert_eq!(answer.unwrap_err().to_string(), "it exceeded its limit of 0 model calls", "{what}"),
         }
     }
+}
+
+/// A memory that counts the searches in progress.
+#[derive(Default)]
+struct CountedSearches {
+    running: AtomicUsize,
+    most: AtomicUsize,
+}
+
+#[async_trait]
+impl MemoryService for CountedSearches {
+    async fn add_session(&self, _: &Session) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn add_events(&self, _: &SessionKey, _: &[Arc<Event>]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn search(&self, _: &str, _: &str, _: &str) -> Result<Vec<MemoryEntry>, StoreError> {
+        let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(running, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        self.running.fetch_sub(1, Ordering::SeqCst);
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn code_that_reads_many_things_at_once_gets_one_after_the_other() {
+    let catalog =
+        TestCatalog::new().with("services").with_grants("services", json!({"memory": "read"})).catalog().await;
+    let memory = Arc::new(CountedSearches::default());
+    let args = json!({"what": "search", "text": "lamp", "times": 8});
+    let found = call_in(&context_with_memory(&catalog, memory.clone()), &catalog, "memory", args).await.unwrap();
+    assert_eq!((found, memory.most.load(Ordering::SeqCst)), (json!([]), 1));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The memory: adding and searching.
 
+use hatchery_guest::join_all;
 use hatchery_guest::prelude::*;
 
 /// The text to add or to search.
@@ -12,6 +13,8 @@ pub struct Note {
     text: String,
     /// Another session to add.
     session: Option<String>,
+    /// The number of searches at the same time; 1 by default.
+    times: Option<u32>,
 }
 
 /// Adds to the memory, or searches it.
@@ -26,8 +29,12 @@ pub async fn memory(note: Note, cx: ToolContext) -> Result<Value, Error> {
             memory.add_events([event.clone(), event]).await?;
         }
         _ => {
-            let found = memory.search(note.text).await?;
-            return Ok(json!(found.iter().map(|entry| entry.content.text()).collect::<Vec<_>>()));
+            let searches = (0..note.times.unwrap_or(1)).map(|_| memory.search(note.text.clone()));
+            let mut texts = Vec::new();
+            for found in join_all(searches).await {
+                texts.extend(found?.iter().map(|entry| entry.content.text()));
+            }
+            return Ok(json!(texts));
         }
     }
     Ok(Value::Null)

@@ -6,7 +6,9 @@ use hatchery_core::{CallContext, EarlierCall, Event, EventData, EventWindow, Ses
 use wasmtime::component::HasSelf;
 
 use super::journal::CallEntry;
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, reserve_value, wit_error};
+use super::{
+    Access as Accessor, StoreAccess, begin_read, check_change, check_permission, reserve, reserve_value, wit_error,
+};
 use crate::contract::bindings::hatchery::agent::memory::{Host, HostWithStore};
 use crate::contract::convert::{ToWit, all_from_wit, wit};
 use crate::policy::{Access, Permission};
@@ -32,6 +34,7 @@ pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result
     let cx = check_permission(&mut store, Permission::Memory(Access::Read))?;
     let _reservation = reserve(&mut store, query.len() as u64)?;
     count_embedder_calls(&mut store, &cx, 1)?;
+    let _read = begin_read(&mut store).await;
     let entries = cx.search_memory(&query).await?.into_iter().map(|entry| wit::MemoryEntry {
         content: entry.content.to_wit(),
         author: entry.author,
@@ -43,6 +46,7 @@ pub(super) async fn search(mut store: impl StoreAccess, query: String) -> Result
 pub(super) async fn add_session(mut store: impl StoreAccess, session: Option<String>) -> Result<(), wit::Error> {
     let cx = check_change(&mut store, Permission::Memory(Access::Write)).await?;
     let run = &cx.invocation;
+    let _read = begin_read(&mut store).await;
     let session = match session.filter(|id| **id != *run.session_key.id) {
         None => run.session(),
         Some(id) => {

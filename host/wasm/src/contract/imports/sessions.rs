@@ -11,7 +11,9 @@ use wasmtime::component::HasSelf;
 use super::journal::CallEntry;
 use super::runner::{state_size, to_state};
 use super::session::{MAX_EVENTS, take_within};
-use super::{Access as Accessor, StoreAccess, check_change, check_permission, reserve, reserve_value, wit_error};
+use super::{
+    Access as Accessor, StoreAccess, begin_read, check_change, check_permission, reserve, reserve_value, wit_error,
+};
 use crate::contract::bindings::hatchery::agent::sessions::{Host, HostWithStore};
 use crate::contract::convert::{EstimateSize, FromWit, ToWit, to_json, wit};
 use crate::policy::{Access, Grants, Permission};
@@ -112,6 +114,7 @@ pub(super) async fn get(
     id: String,
 ) -> Result<Option<wit::SessionInfo>, wit::Error> {
     let cx = check_permission(&mut store, Permission::Sessions(Access::Read, &app))?;
+    let _read = begin_read(&mut store).await;
     let session = cx.invocation.services.sessions.get(&key(&cx, &app, &id)?, EventWindow::Recent(0)).await?;
     Ok(store.with_state(|host| session.map(|session| info(&session, &host.grants))))
 }
@@ -123,6 +126,7 @@ pub(super) async fn list(
     limit: u32,
 ) -> Result<Vec<wit::SessionInfo>, wit::Error> {
     let run = check_permission(&mut store, Permission::Sessions(Access::Read, &app))?.invocation;
+    let _read = begin_read(&mut store).await;
     let sessions = run.services.sessions.list(&app, &run.session_key.user).await?;
     let first = usize::try_from(offset).unwrap_or(usize::MAX);
     let listed = sessions.iter().skip(first).take(limit.min(MAX_SESSIONS) as usize);
@@ -145,6 +149,7 @@ pub(super) async fn events(
         (None, Some(count)) => EventWindow::Recent(count),
         (None, None) => EventWindow::All,
     };
+    let _read = begin_read(&mut store).await;
     let session = cx.invocation.services.sessions.get(&key, window).await?;
     let events = session.ok_or_else(|| StoreError::SessionNotFound(key))?.events;
     let older = recent.map_or(0, |count| events.len().saturating_sub(count));

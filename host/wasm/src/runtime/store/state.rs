@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hatchery_core::{AgentContext, CallContext, JsonMap};
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 use wasmtime::ResourceLimiter;
 use wasmtime::component::ResourceTable;
@@ -100,6 +101,8 @@ pub(crate) struct HostState {
     pub(crate) writes: PendingWrites,
     pub(crate) usage: Arc<CallUsage>,
     pub(crate) nesting: Nesting,
+    /// Held while the call reads sessions or the memory of the user.
+    pub(crate) reads: Arc<Mutex<()>>,
     /// Cancels the runs of apps that the call has started, by their ids.
     pub(crate) runs: HashMap<String, CancellationToken>,
 }
@@ -162,6 +165,7 @@ impl HostState {
             writes: PendingWrites::new(limits.clone()),
             usage,
             nesting: Nesting::current(),
+            reads: Arc::default(),
             runs: HashMap::new(),
         }
     }
