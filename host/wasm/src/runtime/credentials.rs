@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{AuthConfig, AuthCredential, OAuth2Auth};
+use hatchery_core::{AuthConfig, AuthCredential, AuthScheme, OAuth2Auth};
 use hatchery_egress::{Egress, ToolAuthenticator, Url};
 
 use crate::policy::{Grants, OutboundPolicy};
+use crate::runtime::cache::sha256;
 
 /// Maximum number of configurations of one component whose token servers are remembered.
 const MAX_CONFIGS: usize = 32;
@@ -42,7 +43,10 @@ impl CredentialAccess {
             return Err("`rawAuthCredential.serviceAccount` is for tools of the host only");
         }
         // No component gets a credential that was granted to another one, or to an API of the operator.
-        let key = format!("component:{}/{}", self.component, config.key());
+        let mut key = format!("component:{}/{}", self.component, config.key());
+        if let Some(servers) = oauth_servers(&config.auth_scheme) {
+            key.push_str(&format!("/{servers}"));
+        }
         let config = AuthConfig { credential_key: Some(key.clone()), exchanged_auth_credential: None, ..config };
         let json = serde_json::to_string(&config).map_err(|_| "it cannot be written as JSON")?;
         let mut authenticators = self.authenticators.lock_unpoisoned();
@@ -52,6 +56,22 @@ impl CredentialAccess {
         let created = || Arc::new(ToolAuthenticator::new(config, self.egress.clone()));
         Ok((key, authenticators.entry(json).or_insert_with(created).clone()))
     }
+}
+
+/// Returns a hash of the servers of an OAuth scheme, for the names of credentials: the code and the refresh token of a
+/// user go to the servers that the user was asked for, even if a component names others later.
+fn oauth_servers(scheme: &AuthScheme) -> Option<String> {
+    let servers = match scheme {
+        AuthScheme::OAuth2 { flows } => {
+            let flow = flows.authorization_code.as_ref();
+            [flow.and_then(|flow| flow.authorization_url.clone()), flow.map(|flow| flow.token_url.clone()), None]
+        }
+        AuthScheme::OpenIdConnect { configuration_url, authorization_endpoint, token_endpoint, .. } => {
+            [authorization_endpoint.clone(), token_endpoint.clone(), configuration_url.clone()]
+        }
+        AuthScheme::ApiKey { .. } | AuthScheme::Http { .. } => return None,
+    };
+    Some(sha256(format!("{servers:?}").as_bytes()))
 }
 
 /// Returns the part of a credential that requests of the component need. The refresh token and the client stay with the
@@ -84,7 +104,7 @@ impl Egress for GrantedEgress {
 
 #[cfg(test)]
 mod tests {
-    use hatchery_core::{AuthKeyLocation, AuthScheme, ServiceAccountAuth};
+    use hatchery_core::{AuthKeyLocation, OAuthFlow, OAuthFlows, ServiceAccountAuth};
 
     use super::*;
 
@@ -108,6 +128,28 @@ mod tests {
             access.authenticator(config(&index.to_string())).unwrap();
         }
         assert!(access.authenticators.lock_unpoisoned().len() <= MAX_CONFIGS);
+    }
+
+    #[test]
+    fn the_tokens_of_one_server_are_not_those_of_another() {
+        let (access, login) = (access(), "https://login.example");
+        let oauth2 = |token_url: String| {
+            let authorization_url = Some(format!("{login}/authorize"));
+            let flow = OAuthFlow { authorization_url, token_url, ..OAuthFlow::default() };
+            AuthScheme::OAuth2 { flows: OAuthFlows { authorization_code: Some(flow), ..OAuthFlows::default() } }
+        };
+        let open_id = |server: &str| AuthScheme::OpenIdConnect {
+            configuration_url: Some(format!("{server}/configuration")),
+            authorization_endpoint: None,
+            token_endpoint: None,
+            scopes: Vec::new(),
+        };
+        let key = |auth_scheme| access.authenticator(AuthConfig { auth_scheme, ..config("key") }).unwrap().0;
+        let own = key(oauth2(format!("{login}/token")));
+        assert!(own.starts_with("component:shop/key/"), "{own}");
+        assert_eq!(key(oauth2(format!("{login}/token"))), own);
+        assert_ne!(key(oauth2("https://evil.example/token".into())), own);
+        assert_ne!(key(open_id(login)), key(open_id("https://evil.example")));
     }
 
     #[test]
