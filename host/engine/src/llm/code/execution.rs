@@ -13,6 +13,9 @@ use crate::llm::{LoopDriver, request};
 /// Maximum length of the output that is sent to a model.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
+/// Maximum number of files of one piece of code that become artifacts.
+const MAX_FILES: usize = 100;
+
 /// The media type of output files without one.
 const DEFAULT_MEDIA_TYPE: &str = "text/plain";
 
@@ -81,8 +84,8 @@ async fn save_files(llm: &LlmAgent, files: &[CodeFile], call: &CallContext) -> R
     if let Some(denial) = files.first().and_then(|_| llm.check(call, Capability::WriteArtifacts).err()) {
         return Ok(vec![format!("Files not saved: {denial}")]);
     }
-    let mut lines = Vec::with_capacity(files.len());
-    for file in files {
+    let mut lines = Vec::new();
+    for file in files.iter().take(MAX_FILES) {
         let mime_type = if file.mime_type.is_empty() { DEFAULT_MEDIA_TYPE.into() } else { file.mime_type.clone() };
         let blob = Blob { mime_type, data: file.content.clone(), display_name: None };
         let part = Part::from(PartData::InlineData(blob));
@@ -97,6 +100,12 @@ async fn save_files(llm: &LlmAgent, files: &[CodeFile], call: &CallContext) -> R
             }
             Err(error) => return Err(error.into()),
         });
+    }
+    if files.len() > MAX_FILES {
+        let rest = files.len() - MAX_FILES;
+        lines.push(format!(
+            "Files not saved: {rest} more than the {MAX_FILES} that code may write at a time; put them into an archive"
+        ));
     }
     Ok(lines)
 }

@@ -143,6 +143,20 @@ async fn output_files_become_artifacts() {
 }
 
 #[tokio::test]
+async fn only_the_first_hundred_files_of_code_become_artifacts() {
+    let executor = Executor::new(|_, _| {
+        let output_files = (0..103).map(|number| file(&format!("{number}.txt"), "hi")).collect();
+        Ok(CodeOutput { output_files, ..printed("ok\n") })
+    });
+    let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
+    let events = app.run("hi").await;
+    let result = format_event(&events[1]);
+    let end = "Saved artifact: `99.txt`\nFiles not saved: 3 more than the 100 that code may write at a time; put them into an archive]";
+    assert!(result.ends_with(end), "{result}");
+    assert_eq!(app.runner.services().artifacts.list(&app.session().await.key).await.unwrap().len(), 100);
+}
+
+#[tokio::test]
 async fn a_long_output_is_truncated_with_a_note() {
     let executor = Executor::new(|_, _| Ok(printed(&"é".repeat(40_000))));
     let app = Harness::new(coder(&sequence([CODE, "done"]), &executor)).await;
