@@ -9,6 +9,7 @@ pub(crate) mod credentials;
 pub mod engine;
 mod epoch_timer;
 pub(crate) mod http;
+pub(crate) mod instance_size;
 pub mod limits;
 pub mod program;
 pub mod requirements;

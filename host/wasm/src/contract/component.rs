@@ -60,6 +60,8 @@ pub(crate) struct Executable {
     pub(crate) component: wasmtime::component::Component,
     /// The program of a development component.
     pub(crate) program: Option<Bytes>,
+    /// Bytes that the core instances of an instance take, besides their memories and tables.
+    pub(crate) instance_size: u64,
 }
 
 /// A revision of a component that is ready to run.
@@ -101,7 +103,7 @@ impl Component {
         };
         let pre = engine.linker().instantiate_pre(&code.component).map_err(failed)?;
         let exports = Exports::find(&pre, &contract).map_err(failed)?;
-        let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), &settings)?;
+        let sandbox = sandbox(engine, name.into(), Arc::new(pre), code.program.clone(), code.instance_size, &settings)?;
         let manifest = if contract.has_plain_functions() {
             let functions = Functions::find(sandbox.engine.wasm(), &code.component);
             ComponentManifest::try_from(functions.with_descriptions(name, &settings.descriptions))
@@ -121,13 +123,14 @@ impl Component {
     /// # Errors
     /// If a granted resource is missing.
     pub(crate) fn with_settings(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
-        let Sandbox { engine, pre, program, .. } = &self.sandbox;
+        let Sandbox { engine, pre, program, instance_size, .. } = &self.sandbox;
+        let (engine, name, pre) = (engine.clone(), self.name.clone(), pre.clone());
         Ok(Self {
             name: self.name.clone(),
             sha256: self.sha256.clone(),
             contract: self.contract.clone(),
             requests: self.requests.clone(),
-            sandbox: sandbox(engine.clone(), self.name.clone(), pre.clone(), program.clone(), &settings)?,
+            sandbox: sandbox(engine, name, pre, program.clone(), *instance_size, &settings)?,
             exports: self.exports.clone(),
             manifest: self.manifest.clone(),
             settings,
@@ -139,8 +142,9 @@ impl Component {
     /// # Errors
     /// Like [`Component::describe`].
     pub(crate) async fn describe_again(&self, settings: ComponentSettings) -> Result<Self, LoadError> {
-        let Sandbox { engine, pre, program, .. } = &self.sandbox;
-        let code = Executable { component: pre.component().clone(), program: program.clone() };
+        let Sandbox { engine, pre, program, instance_size, .. } = &self.sandbox;
+        let (component, program, instance_size) = (pre.component().clone(), program.clone(), *instance_size);
+        let code = Executable { component, program, instance_size };
         let (sha256, contract, requests) = (self.sha256.clone(), self.contract.clone(), self.requests.clone());
         Self::describe(engine.clone(), &self.name, sha256, contract, requests, &code, settings).await
     }
@@ -428,6 +432,7 @@ fn sandbox(
     name: Arc<str>,
     pre: Arc<dyn Instantiate>,
     program: Option<Bytes>,
+    instance_size: u64,
     settings: &ComponentSettings,
 ) -> Result<Sandbox, LoadError> {
     let wasi_environment = WasiEnvironment::new(&name, &settings.grants)?;
@@ -440,6 +445,7 @@ fn sandbox(
         statistics: Arc::default(),
         permits: engine.permits_for(pre.component()),
         initial_memory: initial_memory(pre.component()),
+        instance_size,
         engine,
         pre,
         component: name,

@@ -58,6 +58,10 @@ pub(crate) use state::{CallOrigin, HostState, run_key};
 /// copied before they are measured.
 const COPY_FACTOR: u64 = 4;
 
+/// Bytes of core instances that do not count to the memory of an instance. A component with an interpreter of Python
+/// takes two thirds of it.
+const FREE_INSTANCE_SIZE: u64 = 1 << 20;
+
 /// A call into a guest. These futures are boxed because the compiler otherwise proves again for each caller that
 /// everything below it is `Send`, which took most of the time to compile this crate.
 pub(crate) type GuestFuture<'a, R> = BoxFuture<'a, wasmtime::Result<R>>;
@@ -102,6 +106,8 @@ pub(crate) struct Sandbox {
     pub(crate) permits: u32,
     /// Bytes of all memories of a new instance.
     pub(crate) initial_memory: u64,
+    /// Bytes of its core instances, besides their memories and tables.
+    pub(crate) instance_size: u64,
     pub(crate) wasi_environment: WasiEnvironment,
 }
 
@@ -289,7 +295,8 @@ impl Sandbox {
     /// Waits for the permits and the memory of an instance.
     async fn reserve(&self) -> Result<OwnedSemaphorePermit, GuestError> {
         let permits = self.engine.acquire_permits(self.permits).await.map_err(GuestError::Host)?;
-        self.engine.wait_for_memory(self.initial_memory).await.map_err(GuestError::Host)?;
+        let bytes = self.initial_memory.saturating_add(self.counted_instance_size());
+        self.engine.wait_for_memory(bytes).await.map_err(GuestError::Host)?;
         Ok(permits)
     }
 
@@ -310,9 +317,16 @@ impl Sandbox {
     ) -> BoxFuture<'_, Result<(Store<HostState>, Instance), GuestError>> {
         Box::pin(async move {
             let mut store = self.store(origin, clock, log);
+            let counted = store.data().memory.charge(self.counted_instance_size());
+            counted.map_err(|error| GuestError::Host(error.into()))?;
             let instance = self.pre.instantiate(&mut store).await.map_err(GuestError::Guest)?;
             Ok((store, instance))
         })
+    }
+
+    /// Returns the bytes of the core instances of an instance that count to its memory.
+    fn counted_instance_size(&self) -> u64 {
+        self.instance_size.saturating_sub(FREE_INSTANCE_SIZE)
     }
 
     fn store(&self, origin: CallOrigin, clock: Arc<Clock>, log: GuestLog) -> Store<HostState> {

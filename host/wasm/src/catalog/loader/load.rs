@@ -18,6 +18,7 @@ use crate::error::LoadError;
 use crate::policy::RequestedGrants;
 use crate::runtime::cache::{load_compiled, sha256};
 use crate::runtime::compile::CompileError;
+use crate::runtime::instance_size::instance_size;
 use crate::runtime::program::DevelopmentFile;
 
 /// The result of loading a file.
@@ -218,10 +219,13 @@ async fn code(
         }
         None => (bytes, hash, None),
     };
-    let (engine, cache, key) = (options.engine.clone(), options.cache.clone(), hash.clone());
-    let cached = tokio::task::spawn_blocking(move || cache.get(&engine, &key)).await;
-    if let Some(component) = cached.map_err(|error| failed(error.to_string()))? {
-        return Ok(Code { executable: Executable { component, program }, is_from_cache: true, not_cached: None });
+    let (engine, cache, key, file) = (options.engine.clone(), options.cache.clone(), hash.clone(), bytes.clone());
+    // The compiler reports why a file cannot be parsed.
+    let read = move || (cache.get(&engine, &key), instance_size(&file).unwrap_or_default());
+    let (cached, instance_size) = tokio::task::spawn_blocking(read).await.map_err(|error| failed(error.to_string()))?;
+    if let Some(component) = cached {
+        let executable = Executable { component, program, instance_size };
+        return Ok(Code { executable, is_from_cache: true, not_cached: None });
     }
     permit.release();
     let code = compile(options, name, bytes, permit).await.map_err(|error| failed(error.to_string()))?;
@@ -233,7 +237,7 @@ async fn code(
         let not_cached = cache.put(&engine, &hash, &code).err();
         // Mapped from the cache, the code takes less memory.
         let mapped = if not_cached.is_none() { cache.get(&engine, &hash) } else { None };
-        let executable = Executable { component: mapped.unwrap_or(loaded), program };
+        let executable = Executable { component: mapped.unwrap_or(loaded), program, instance_size };
         Ok::<_, wasmtime::Error>(Code { executable, is_from_cache: false, not_cached })
     });
     loaded.await.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(format!("{error:#}")))

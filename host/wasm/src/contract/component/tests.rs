@@ -23,6 +23,7 @@ use crate::contract::bindings::hatchery::agent::{
 use crate::contract::convert::{FromWit, ToWit, wit};
 use crate::contract::sub_agent_relay::tests::call;
 use crate::runtime::engine::EngineOptions;
+use crate::runtime::instance_size::instance_size;
 
 /// Describes a component from its text format, without checking its contract.
 pub(crate) async fn described(wat: &str, limits: Limits) -> Result<Component, LoadError> {
@@ -32,9 +33,10 @@ pub(crate) async fn described(wat: &str, limits: Limits) -> Result<Component, Lo
 async fn described_with(wat: &str, settings: ComponentSettings) -> Result<Component, LoadError> {
     let options = EngineOptions { instances: 10, pooling: false, ..EngineOptions::default() };
     let engine = Engine::new(&options).unwrap();
-    let code = wasmtime::component::Component::new(engine.wasm(), wat::parse_str(wat).unwrap()).unwrap();
+    let bytes = wat::parse_str(wat).unwrap();
+    let component = wasmtime::component::Component::new(engine.wasm(), &bytes).unwrap();
     let contract = Contract { version: Some("0.2.0".into()), imports: Vec::new(), exports: Vec::new() };
-    let code = Executable { component: code, program: None };
+    let code = Executable { component, program: None, instance_size: instance_size(&bytes).unwrap() };
     Component::describe(engine, "made", "hash".into(), contract, None, &code, settings).await
 }
 
@@ -487,4 +489,17 @@ async fn requested_confirmations_count_to_the_limit_on_state_of_a_call() {
     assert_eq!(error.code, "BAD_INPUT");
     assert!(error.message.starts_with("the payload of a confirmation is not JSON: "), "{}", error.message);
     assert_eq!(cx.take_actions().requested_tool_confirmations["call-1"]["hint"].as_str().unwrap().len(), 9_000);
+}
+
+#[tokio::test]
+async fn large_core_instances_count_to_the_memory_of_a_call() {
+    let made = async |instances: usize| {
+        let globals = "(global i32 (i32.const 0))".repeat(40_000);
+        let instances = "(core instance (instantiate $m))".repeat(instances);
+        let limits = Limits { memory: 1 << 20, ..Limits::default() };
+        described(&format!("(component (core module $m {globals}) {instances})"), limits).await
+    };
+    assert!(made(1).await.is_ok(), "as much as a large program needs is free");
+    let error = made(4).await.err().expect("a refusal").to_string();
+    assert!(error.contains("it exceeded its limit of 1 MiB of memory"), "{error}");
 }
