@@ -8,6 +8,10 @@ use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writabl
 use crate::config::{Config, ConfigError, path_of_uri, properties_of_uri};
 use crate::plugins;
 
+/// Extensions of files that interpreters run.
+const SCRIPTS: [&str; 14] =
+    ["cjs", "cts", "jar", "js", "lua", "mjs", "mts", "php", "pl", "py", "rb", "sh", "ts", "wasm"];
+
 /// Files and folders that components may not write and, for most of them, not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ProtectedPaths {
@@ -55,8 +59,8 @@ impl ProtectedPaths {
     }
 
     /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the
-    /// server, a folder of recordings, or the audit log. Checks that no grant allows writing an OpenAPI document or an
-    /// agent card.
+    /// server, a folder of recordings, or the audit log. Checks that no grant allows writing an OpenAPI document, an
+    /// agent card, or a program that the host starts.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.
@@ -75,6 +79,7 @@ impl ProtectedPaths {
         let mut protected = [private.as_slice(), &self.read_only].concat();
         protected.push(ProtectedPath { purpose: "the configuration of the host".into(), path: file.into() });
         protected.extend(interface_files(config));
+        protected.extend(programs(config));
         for (index, plugin) in config.plugins.iter().enumerate() {
             if let Some(path) = plugins::folder(plugin) {
                 let purpose = format!("recordings of sessions (`plugins[{index}].args.folder`)");
@@ -142,6 +147,31 @@ fn interface_files(config: &Config) -> Vec<ProtectedPath> {
         Some(ProtectedPath { purpose, path: agent.file()? })
     });
     documents.chain(cards).collect()
+}
+
+/// Returns the programs of MCP servers, and the scripts among their arguments, which need not exist yet.
+fn programs(config: &Config) -> Vec<ProtectedPath> {
+    let mut programs = Vec::new();
+    for (name, server) in &config.mcp.servers {
+        let Some(command) = &server.command else { continue };
+        // A plain name is on the `PATH`.
+        let program = command.components().nth(1).map(|_| command.clone());
+        let scripts = server.args.iter().filter(|argument| is_script(argument)).map(|argument| match &server.cwd {
+            Some(cwd) => cwd.join(argument),
+            None => argument.into(),
+        });
+        programs.extend(program.into_iter().chain(scripts).map(|path| ProtectedPath {
+            purpose: format!("a program that the host starts (`mcp.servers.{name}`)"),
+            path,
+        }));
+    }
+    programs
+}
+
+/// Returns true for the path of a program that an interpreter runs.
+fn is_script(argument: &str) -> bool {
+    let extension = Path::new(argument).extension().and_then(|extension| extension.to_str());
+    !argument.contains("://") && extension.is_some_and(|extension| SCRIPTS.contains(&extension))
 }
 
 fn secret_files(component: &str, grants: &Grants) -> Vec<ProtectedPath> {
@@ -227,6 +257,11 @@ mod tests {
                 "the document of an API (`openapi.apis.a.document`)",
             ),
             ("a2a: {agents: {a: {card: data/card.json}}}", "the card of a remote agent (`a2a.agents.a.card`)"),
+            ("mcp: {servers: {a: {command: data/server}}}", "a program that the host starts (`mcp.servers.a`)"),
+            (
+                "mcp: {servers: {a: {command: python3, args: [-u, server.py], cwd: data}}}",
+                "`data/server.py`, a program that the host starts (`mcp.servers.a`)",
+            ),
             (
                 "memory_service: firestore://p?root=r&properties=data/p.properties",
                 "the properties of the memory (`memory_service`)",
@@ -236,6 +271,8 @@ mod tests {
             assert!(error.contains(purpose), "{error}");
             check(&paths, &root, &format!("{setting}\n{}", grant("data", "read"))).unwrap();
         }
+        let data_files = "mcp: {servers: {a: {command: sqlite-server, args: [data/x.db, 'https://a/b.js']}}}";
+        check(&paths, &root, &format!("{data_files}\n{}", grant("data", "write"))).unwrap();
         let secret = "components: {spy: {grants: {files: [{host: keys, guest: /x}]}}, web: {grants: {network: [a.com], \
                       secrets: [{name: key, file: KEYS/a, host: a.com, header: X}]}}}";
         let error =
