@@ -330,6 +330,7 @@ impl Config {
         for retrieval in self.retrieval.values_mut() {
             if let Some(searched) = &mut retrieval.folder {
                 *searched = folder.join(&*searched);
+                retrieval.root = Some(folder.to_owned());
             }
         }
         if let Some(file) = &mut self.audit.file {

@@ -1,4 +1,5 @@
-//! Atomic writes of files, stamps by which changes are detected, and the serialization of paths.
+//! Atomic writes of files, reads in folders that others may change, stamps by which changes are detected, and the
+//! serialization of paths.
 //!
 //! To write a file, a temporary file in the folder of the target is written and renamed over it. Readers see the old
 //! content or all of the new, also after a crash of the process or the machine.
@@ -6,6 +7,7 @@
 //! The temporary file of `x` has the hidden name `.x.PID-NUMBER.tmp`, so that a host that watches the folder does
 //! not load it. A writer holds an advisory lock on it: a file without a lock was left by a killed process.
 
+mod inside;
 mod path;
 mod stamp;
 
@@ -14,6 +16,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+pub use inside::read_inside;
 pub use path::serialize_path;
 pub use stamp::FileStamp;
 

@@ -37,7 +37,9 @@ pub use grant_uses::GrantCounts;
 pub(crate) use grant_uses::GrantUses;
 pub use outbound::{OutboundPolicy, entries_for};
 pub(crate) use path_conflict::check_folders_of;
-pub use path_conflict::{PathConflict, ProtectedPath, check_readable_folders, check_writable_folders};
+pub use path_conflict::{
+    PathConflict, ProtectedPath, check_opened_folders, check_readable_folders, check_writable_folders,
+};
 pub use pattern::Pattern;
 pub use requested_grants::{RequestedFolder, RequestedGrants};
 

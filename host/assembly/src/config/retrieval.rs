@@ -17,6 +17,9 @@ use crate::byte_size::ByteSize;
 pub struct RetrievalConfig {
     /// The folder, which is below the folder of this file.
     pub folder: Option<PathBuf>,
+    /// The folder of this file, below which no link leads to the folder.
+    #[serde(skip)]
+    pub(super) root: Option<PathBuf>,
     /// Whether artifacts are searched instead of a folder.
     pub artifacts: bool,
     /// The description of the texts for models.
@@ -118,6 +121,7 @@ impl RetrievalConfig {
             max_file: self.max_file.map_or(default.max_file, |size| size.bytes() as u64),
             max_files: self.max_files.unwrap_or(default.max_files),
             folder: default.folder,
+            root: self.root.clone(),
         }
     }
 

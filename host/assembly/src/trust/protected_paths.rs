@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hatchery_wasm::Grants;
-use hatchery_wasm::policy::{ProtectedPath, check_readable_folders, check_writable_folders};
+use hatchery_wasm::policy::{ProtectedPath, check_opened_folders, check_readable_folders, check_writable_folders};
 
 use crate::config::{Config, ConfigError, path_of_uri, properties_of_uri};
 use crate::plugins;
@@ -60,7 +60,7 @@ impl ProtectedPaths {
 
     /// Checks that no grant of `config` covers any of these paths, a file with a secret, a key of a client or of the
     /// server, a folder of recordings, or the audit log. Checks that no grant allows writing an OpenAPI document, an
-    /// agent card, or a program that the host starts.
+    /// agent card, a program that the host starts, or an entry on the way to a folder that agents search.
     ///
     /// # Errors
     /// [`ConfigError::ProtectedPath`] with the grant and the path.
@@ -88,6 +88,7 @@ impl ProtectedPaths {
         }
         check_writable_folders(grants(), &protected)
             .and_then(|()| check_readable_folders(grants(), &private))
+            .and_then(|()| check_opened_folders(grants(), &searched_folders(config)))
             .map_err(|conflict| ConfigError::ProtectedPath { file: file.to_owned(), conflict: Box::new(conflict) })
     }
 }
@@ -147,6 +148,15 @@ fn interface_files(config: &Config) -> Vec<ProtectedPath> {
         Some(ProtectedPath { purpose, path: agent.file()? })
     });
     documents.chain(cards).collect()
+}
+
+/// Returns the folders that agents search.
+fn searched_folders(config: &Config) -> Vec<ProtectedPath> {
+    let folders = config.retrieval.iter().filter_map(|(name, retrieval)| {
+        let purpose = format!("a folder that agents search (`retrieval.{name}.folder`)");
+        Some(ProtectedPath { purpose, path: retrieval.folder.clone()? })
+    });
+    folders.collect()
 }
 
 /// Returns the programs of MCP servers, and the scripts among their arguments, which need not exist yet.
@@ -262,6 +272,7 @@ mod tests {
                 "mcp: {servers: {a: {command: python3, args: [-u, server.py], cwd: data}}}",
                 "`data/server.py`, a program that the host starts (`mcp.servers.a`)",
             ),
+            ("retrieval: {a: {folder: data/docs}}", "a folder that agents search (`retrieval.a.folder`)"),
             (
                 "memory_service: firestore://p?root=r&properties=data/p.properties",
                 "the properties of the memory (`memory_service`)",
@@ -270,6 +281,10 @@ mod tests {
             let error = check(&paths, &root, &format!("{setting}\n{}", grant("data", "write"))).unwrap_err();
             assert!(error.contains(purpose), "{error}");
             check(&paths, &root, &format!("{setting}\n{}", grant("data", "read"))).unwrap();
+        }
+        for searched in ["data", "other"] {
+            let retrieval = format!("retrieval: {{a: {{folder: {searched}}}}}\n");
+            check(&paths, &root, &format!("{retrieval}{}", grant("data", "write"))).unwrap();
         }
         let data_files = "mcp: {servers: {a: {command: sqlite-server, args: [data/x.db, 'https://a/b.js']}}}";
         check(&paths, &root, &format!("{data_files}\n{}", grant("data", "write"))).unwrap();

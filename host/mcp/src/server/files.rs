@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use hatchery_core::{Blob, encode_segment};
-use hatchery_files::FileStamp;
+use hatchery_files::{FileStamp, read_inside};
 use percent_encoding::percent_decode_str;
 use rmcp::model::{Resource, ResourceTemplate};
 
@@ -168,7 +168,8 @@ impl FileResource {
         if metadata.len() > MAX_FILE {
             return Err(io::Error::other(format!("the file is larger than {} MiB", MAX_FILE >> 20)));
         }
-        let data = std::fs::read(&target)?.into();
+        // It may have been replaced since it was found, also by a link.
+        let data = read_inside(target.parent().unwrap_or(&target), &target, MAX_FILE)?.into();
         Ok(Some(Blob { mime_type: self.mime_type_of(path), data, display_name: None }))
     }
 }

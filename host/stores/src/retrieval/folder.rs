@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use hatchery_core::StoreError;
+use hatchery_files::read_inside;
 use tokio::sync::Mutex;
 
 use super::index::{FileKey, PassageIndex};
@@ -27,6 +28,9 @@ const SCOPE: i64 = 0;
 pub struct FolderSource {
     /// The folder. Hidden files and symbolic links in it are skipped.
     pub folder: PathBuf,
+    /// A folder above it. It is an error if one of the folders below this one, on the way to the folder, is a symbolic
+    /// link. `None` follows all links to the folder.
+    pub root: Option<PathBuf>,
     /// Patterns of their paths below the folder, with `/`, in which `*` matches any text.
     pub include: Vec<String>,
     /// Maximum size of a file in bytes. Larger ones are skipped.
@@ -38,7 +42,7 @@ pub struct FolderSource {
 impl FolderSource {
     /// Creates a source of all text files of a folder, up to 1 MiB each, and 10,000 of them.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into(), include: vec!["*".into()], max_file: 1 << 20, max_files: 10_000 }
+        Self { folder: folder.into(), root: None, include: vec!["*".into()], max_file: 1 << 20, max_files: 10_000 }
     }
 }
 
@@ -98,8 +102,10 @@ impl FolderIndex {
             if known.get(&path) == Some(&state) {
                 continue;
             }
-            let file = self.source.folder.join(&path);
-            let read = tokio::task::spawn_blocking(move || std::fs::read(file)).await;
+            let (folder, file, max) =
+                (self.source.folder.clone(), self.source.folder.join(&path), self.source.max_file);
+            // It may have been replaced since it was listed, also by a link.
+            let read = tokio::task::spawn_blocking(move || read_inside(&folder, &file, max)).await;
             let (is_known, key) = (known.contains_key(&path), FileKey { scope: SCOPE, path });
             let Ok(Ok(bytes)) = read else {
                 // The next update tries a file again that is not in the index.

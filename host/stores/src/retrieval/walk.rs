@@ -19,8 +19,14 @@ fn state(metadata: &Metadata) -> FileState {
 /// Returns the files of a source by their paths below its folder.
 ///
 /// # Errors
-/// If a folder cannot be read, or there are too many files.
+/// If a folder cannot be read, a link leads to it, or there are too many files.
 pub(super) fn walk(source: &FolderSource) -> Result<BTreeMap<String, FileState>, String> {
+    if let Some(link) = link_to(source) {
+        let (folder, link) = (source.folder.display(), link.display());
+        return Err(format!(
+            "the folder {folder} is not searched, because {link} is a link; name a folder without links"
+        ));
+    }
     let mut files = BTreeMap::new();
     let mut folders = vec![String::new()];
     while let Some(folder) = folders.pop() {
@@ -46,6 +52,13 @@ pub(super) fn walk(source: &FolderSource) -> Result<BTreeMap<String, FileState>,
         }
     }
     Ok(files)
+}
+
+/// Returns the first link on the way from the root to the folder of a source.
+fn link_to(source: &FolderSource) -> Option<&Path> {
+    let root = source.root.as_deref()?;
+    let below = source.folder.ancestors().take_while(|folder| *folder != root && folder.starts_with(root));
+    below.filter(|folder| folder.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())).last()
 }
 
 fn is_included(source: &FolderSource, path: &str, metadata: &Metadata) -> bool {

@@ -163,6 +163,21 @@ async fn hidden_linked_binary_large_and_unwanted_files_are_left_out() {
     assert_eq!(fixture.sources("secret").await, ["a.md"]);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_folder_to_which_a_link_leads_below_the_root_is_not_searched() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("outside/docs")).unwrap();
+    std::fs::write(root.path().join("outside/docs/a.md"), "secret").unwrap();
+    std::fs::create_dir(root.path().join("served")).unwrap();
+    std::os::unix::fs::symlink("../outside", root.path().join("served/data")).unwrap();
+    let source = FolderSource::new(root.path().join("served/data/docs"));
+    let below = FolderSource { root: Some(root.path().join("served")), ..source.clone() };
+    let error = FolderIndex::new(below, None).search("secret", 10).await.unwrap_err().to_string();
+    assert!(error.contains("served/data is a link; name a folder without links"), "{error}");
+    assert_eq!(FolderIndex::new(source, None).search("secret", 10).await.unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_folder_with_too_many_files_and_one_that_is_missing_are_named() {
     let fixture = Fixture::with(&[("a", "x"), ("b", "x")], |source| FolderSource { max_files: 1, ..source });

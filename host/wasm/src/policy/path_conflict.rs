@@ -137,6 +137,26 @@ pub fn check_readable_folders<'a>(
     folders(&components).try_for_each(|folder| folder.check_protected(private))
 }
 
+/// Checks that no writable folder contains one of these folders, in which the host follows no links. A writable folder
+/// may be one of them, or be inside of it.
+///
+/// # Errors
+/// Returns the first conflict.
+pub fn check_opened_folders<'a>(
+    components: impl Iterator<Item = (&'a str, &'a Grants)>,
+    opened: &[ProtectedPath],
+) -> Result<(), PathConflict> {
+    let components: Vec<_> = components.collect();
+    let granted: Vec<_> = folders(&components).collect();
+    for ProtectedPath { purpose, path } in opened {
+        let resolved = ResolvedPath::new(path);
+        if let Some(folder) = writable(&granted).find(|it| resolved.relation(&it.resolved) == Relation::Inside) {
+            return Err(folder.conflict(Position::Ancestor, path, purpose.clone()));
+        }
+    }
+    Ok(())
+}
+
 /// A granted folder, with its resolved path.
 struct FolderGrant<'a> {
     component: &'a str,
