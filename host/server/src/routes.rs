@@ -7,6 +7,7 @@ mod artifacts;
 mod builder;
 mod components;
 mod config;
+mod deployment;
 mod dev_ui;
 mod evaluation;
 mod graph;
@@ -55,6 +56,7 @@ fn groups() -> ApiRouter {
         .merge(builder::routes())
         .merge(components::routes())
         .merge(config::routes())
+        .merge(deployment::routes())
         .merge(dev_ui::routes())
         .merge(evaluation::routes())
         .merge(graph::routes())

@@ -4,7 +4,7 @@ use hatchery::{DevUi, ServerConfig};
 use reqwest::{Method, Response};
 use serde_json::json;
 
-use crate::support::{Host, success};
+use crate::support::{Host, problem, success};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
     media-src 'self' blob:; connect-src 'self'; base-uri 'self'; form-action 'none'; frame-ancestors 'none'; \
@@ -98,6 +98,18 @@ async fn adks_client_may_not_report_its_use() {
     assert_eq!(host.get_json("/config/telemetry").await, json!({"telemetry": false}));
     let consent = host.post("/config/telemetry", &json!({"telemetry": true})).await;
     assert_eq!(success(consent).await, json!({"telemetry": false}));
+}
+
+#[tokio::test]
+async fn adks_deployment_dialog_shows_the_ways_to_deploy() {
+    let host = Host::start().await;
+    let config = json!({"region": "europe-west1", "serviceName": "says"});
+    let deployed = host.post("/dev/apps/says/deploy/cloud_run", &config).await;
+    for response in [host.get("/dev/apps/says/deploy/defaults").await, deployed] {
+        let shown = problem(response, 501, "DEPLOYMENT_NOT_SUPPORTED").await;
+        assert!(shown["detail"].as_str().unwrap().contains("`hatchery serve FOLDER`"), "{shown}");
+    }
+    problem(host.post("/dev/apps/missing/deploy/gke", &config).await, 404, "APP_NOT_FOUND").await;
 }
 
 #[tokio::test]
