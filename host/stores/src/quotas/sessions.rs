@@ -159,12 +159,13 @@ impl QuotaSessions {
         let growth = Growth { events: 1, event_bytes, state: StateChange::upper_bound(delta), ..Growth::default() };
         let (guard, expected) = self.reserve(key, growth, delta).await?;
         // Counted before, since an event can be stored although its caller was dropped.
-        self.tokens.add(key, event);
+        let tokens = self.tokens.add(key, event);
         let appended = self.inner.append_with(key, event, fence).await;
         // Any other revision means that another process has written too, or that the event was there already.
         if !appended.as_ref().is_ok_and(|revision| *revision == expected) {
             self.cache().invalidate(key, &guard);
-            self.tokens.forget(key);
+            // The model has used the tokens of an event that cannot be stored.
+            self.tokens.distrust(key, if appended.is_ok() { tokens } else { 0 });
         }
         appended
     }

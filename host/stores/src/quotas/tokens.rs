@@ -27,6 +27,8 @@ struct UsedTokens {
     /// Days since 1970.
     day: i64,
     tokens: u64,
+    /// True if the stored events may have more.
+    is_stale: bool,
 }
 
 fn today() -> i64 {
@@ -50,26 +52,32 @@ impl DailyTokens {
     /// Returns the tokens that the user of a session has used today. `None` if they are not known.
     pub(super) fn used(&self, key: &SessionKey) -> Option<u64> {
         let users = self.0.lock_unpoisoned();
-        users.get(&owner(key)).filter(|used| used.day == today()).map(|used| used.tokens)
+        users.get(&owner(key)).filter(|used| used.day == today() && !used.is_stale).map(|used| used.tokens)
     }
 
     /// Counts an event of today that is appended, if the tokens of its user are known. An imported event may be older.
-    pub(super) fn add(&self, key: &SessionKey, event: &Event) {
+    /// Returns the tokens that were counted.
+    pub(super) fn add(&self, key: &SessionKey, event: &Event) -> u64 {
         let (tokens, day) = (tokens_of(event), today());
         if tokens == 0 || day_of(event.timestamp) < day {
-            return;
+            return 0;
         }
-        if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)).filter(|used| used.day == day) {
-            used.tokens = used.tokens.saturating_add(tokens);
+        let mut users = self.0.lock_unpoisoned();
+        let Some(used) = users.get_mut(&owner(key)).filter(|used| used.day == day) else { return 0 };
+        used.tokens = used.tokens.saturating_add(tokens);
+        tokens
+    }
+
+    /// Removes tokens that were counted twice, and lets the tokens of the user of a session be read again.
+    pub(super) fn distrust(&self, key: &SessionKey, counted_twice: u64) {
+        if let Some(used) = self.0.lock_unpoisoned().get_mut(&owner(key)) {
+            used.tokens = used.tokens.saturating_sub(counted_twice);
+            used.is_stale = true;
         }
     }
 
-    /// Forgets the tokens of the user of a session, so that they are read again.
-    pub(super) fn forget(&self, key: &SessionKey) {
-        self.0.lock_unpoisoned().remove(&owner(key));
-    }
-
-    /// Reads the tokens of the user of a session from the events of today.
+    /// Reads the tokens of the user of a session from the events of today. Tokens that are known stay used when their
+    /// events were deleted.
     pub(super) async fn count(&self, sessions: &dyn SessionService, key: &SessionKey) -> Result<u64, StoreError> {
         let day = today();
         let midnight = Timestamp::from_micros(day * DAY);
@@ -97,13 +105,15 @@ impl DailyTokens {
             }
         }
         let mut users = self.0.lock_unpoisoned();
+        let known = users.get(&owner(key)).filter(|used| used.day == day).map_or(0, |used| used.tokens);
+        let tokens = tokens.max(known);
         if users.len() >= MAX_USERS {
             users.retain(|_, used| used.day == day);
         }
         if users.len() >= MAX_USERS {
             users.clear();
         }
-        users.insert(owner(key), UsedTokens { day, tokens });
+        users.insert(owner(key), UsedTokens { day, tokens, is_stale: false });
         Ok(tokens)
     }
 }

@@ -1,5 +1,7 @@
 //! Quotas, tripped in sequence on every backend.
 
+mod tokens;
+
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use hatchery_core::{
-    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionImport, SessionKey,
-    SessionService, StoreError, Timestamp, UsageMetadata,
+    ArtifactService, Event, EventActions, EventData, EventWindow, JsonMap, Part, Session, SessionKey, SessionService,
+    StoreError,
 };
 use hatchery_stores::quotas::{QuotaArtifacts, QuotaSessions};
 use hatchery_stores::{AppQuotas, DirectoryArtifacts, MemoryArtifacts, MemorySessions, Quota, Quotas, SqliteSessions};
@@ -36,10 +38,6 @@ every_backend!(
         an_app_may_have_its_own_quotas,
         versions_of_artifacts_are_counted_for_session_and_user,
         a_stream_that_exceeds_a_quota_is_not_stored,
-        active_runs_and_tokens_of_a_day_are_limited,
-        the_tokens_of_a_fork_are_not_used_again,
-        the_tokens_of_a_repeated_append_are_used_once,
-        the_tokens_of_an_imported_event_are_used_on_its_day,
         long_names_and_control_characters_are_rejected,
     ],
     memory(_folder) => Backend {
@@ -348,82 +346,6 @@ async fn a_stream_that_exceeds_a_quota_is_not_stored(backend: &Backend) {
     assert_eq!(send(1).await.unwrap(), 0);
     assert_eq!(exceeded(send(0).await), "quotas.session_artifacts");
     assert_eq!(artifacts.list(&s1).await.unwrap(), ["a", "b"]);
-}
-
-async fn active_runs_and_tokens_of_a_day_are_limited(backend: &Backend) {
-    let [ann, bob] = ["ann", "bob"].map(|user| SessionKey::new("app", user, "s"));
-    let append = async |sessions: &QuotaSessions, key: &SessionKey, tokens: u64, timestamp: Timestamp| {
-        let usage = UsageMetadata { total_token_count: Some(tokens), ..UsageMetadata::default() };
-        let usage_metadata = Some(usage.into());
-        let event = Event::new(EventData { author: "a".into(), timestamp, usage_metadata, ..EventData::default() });
-        sessions.append(key, &event).await.unwrap();
-    };
-    let quotas = || [(Quota::UserTokensPerDay, 100), (Quota::UserRuns, 2)];
-    let sessions = backend.sessions(quotas());
-    for user in ["ann", "bob"] {
-        create(&sessions, user, "s").await;
-    }
-    sessions.admit_run(&ann, 2).await.unwrap();
-    assert_eq!(exceeded(sessions.admit_run(&ann, 3).await), "quotas.user_runs");
-    let now = Timestamp::now();
-    append(&sessions, &ann, 60, now).await;
-    append(&sessions, &ann, 39, now).await;
-    sessions.admit_run(&ann, 1).await.unwrap();
-    append(&sessions, &ann, 1, now).await;
-    let error = sessions.admit_run(&ann, 1).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "a user of an app may use at most 100 tokens a day: try again tomorrow, UTC; raise `quotas.user_tokens_per_day` in \
-         hatchery.yaml to allow more"
-    );
-    // Another process counts what is stored, and nothing of other days and users.
-    const DAY: i64 = 24 * 3600 * 1_000_000;
-    append(&sessions, &bob, 1000, Timestamp::from_micros(now.as_micros() - DAY)).await;
-    let others = backend.sessions(quotas());
-    assert_eq!(exceeded(others.admit_run(&ann, 1).await), "quotas.user_tokens_per_day");
-    others.admit_run(&bob, 1).await.unwrap();
-    backend.sessions([]).admit_run(&ann, 1000).await.unwrap();
-}
-
-async fn the_tokens_of_a_fork_are_not_used_again(backend: &Backend) {
-    let quotas = || [(Quota::UserTokensPerDay, 100)];
-    let (sessions, key) = (backend.sessions(quotas()), SessionKey::new("app", "ann", "s"));
-    create(&sessions, "ann", "s").await;
-    let usage = UsageMetadata { total_token_count: Some(60), ..UsageMetadata::default() };
-    let usage_metadata = Some(usage.into());
-    let event = Event::new(EventData { author: "a".into(), usage_metadata, ..EventData::default() });
-    sessions.append(&key, &event).await.unwrap();
-    sessions.fork(&key, 1, None).await.unwrap();
-    // Another process counts what is stored.
-    backend.sessions(quotas()).admit_run(&key, 1).await.unwrap();
-}
-
-async fn the_tokens_of_a_repeated_append_are_used_once(backend: &Backend) {
-    let sessions = backend.sessions([(Quota::UserTokensPerDay, 100)]);
-    let key = create(&sessions, "ann", "s").await;
-    // The tokens of today are known from here on.
-    sessions.admit_run(&key, 1).await.unwrap();
-    let usage = UsageMetadata { total_token_count: Some(60), ..UsageMetadata::default() };
-    let usage_metadata = Some(usage.into());
-    let event = Event::new(EventData { author: "a".into(), usage_metadata, ..EventData::default() });
-    for _ in 0..2 {
-        assert_eq!(sessions.append(&key, &event).await.unwrap(), 1);
-    }
-    sessions.admit_run(&key, 1).await.unwrap();
-}
-
-async fn the_tokens_of_an_imported_event_are_used_on_its_day(backend: &Backend) {
-    let sessions = backend.sessions([(Quota::UserTokensPerDay, 100)]);
-    let key = create(&sessions, "ann", "s").await;
-    // The tokens of today are known from here on.
-    sessions.admit_run(&key, 1).await.unwrap();
-    let yesterday = Timestamp::from_micros(Timestamp::now().as_micros() - 24 * 3600 * 1_000_000);
-    let usage = UsageMetadata { total_token_count: Some(1000), ..UsageMetadata::default() };
-    let (author, usage_metadata) = ("a".into(), Some(usage.into()));
-    let event = EventData { author, timestamp: yesterday, usage_metadata, ..EventData::default() };
-    let import = SessionImport::new(JsonMap::new(), vec![event]).unwrap();
-    import.store(&sessions, "app", "ann", Some("imported")).await.unwrap();
-    sessions.admit_run(&key, 1).await.unwrap();
 }
 
 async fn long_names_and_control_characters_are_rejected(backend: &Backend) {
