@@ -136,7 +136,7 @@ impl MemorySessions {
             merged_versions: (0, 0),
             usage: SessionUsage::default(),
             user_list: user.list.clone(),
-            fence: 0,
+            fence: created.as_micros().cast_unsigned(),
             leased_until: None,
             revisions: HashMap::new(),
             journals: BTreeMap::new(),

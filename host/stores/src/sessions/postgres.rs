@@ -35,6 +35,7 @@ static SCHEMA: Schema = Schema {
         include_str!("postgres/migrations/0001_sessions.sql"),
         include_str!("postgres/migrations/0002_lists.sql"),
         include_str!("postgres/migrations/0003_keys.sql"),
+        include_str!("postgres/migrations/0004_turns.sql"),
     ],
 };
 

@@ -294,7 +294,7 @@ async fn sessions_of_schema_1_are_listed_in_pages() {
     let version = "SELECT version, to_regclass('sessions_by_time') IS NOT NULL, to_regclass('sessions_key') IS NOT NULL \
                    FROM schema_versions WHERE part = 'sessions'";
     let row = client.query_one(version, &[]).await.unwrap();
-    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1), row.get::<_, bool>(2)), (3, true, true));
+    assert_eq!((row.get::<_, i32>(0), row.get::<_, bool>(1), row.get::<_, bool>(2)), (4, true, true));
     let exists = sessions.create("app", "ann", Some("s1"), JsonMap::new()).await;
     assert!(matches!(exists, Err(StoreError::SessionExists(_))), "{exists:?}");
 }
@@ -318,7 +318,7 @@ async fn a_newer_schema_and_tables_of_other_programs_are_refused() {
     let client = raw(&uri).await;
     client.batch_execute("UPDATE schema_versions SET version = 99").await.unwrap();
     let error = PostgresSessions::open(&uri).await.err().unwrap();
-    let expected = "has schema version 99, but this version of Hatchery knows only up to 3: use a newer Hatchery or another \
+    let expected = "has schema version 99, but this version of Hatchery knows only up to 4: use a newer Hatchery or another \
                     schema";
     assert!(matches!(&error, StoreError::InvalidRequest(message) if message.ends_with(expected)), "{error}");
 

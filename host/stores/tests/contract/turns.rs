@@ -220,14 +220,17 @@ async fn a_turn_of_an_unknown_session_is_an_error(sessions: &dyn SessionService)
 
 async fn a_session_created_again_knows_no_earlier_turns(sessions: &dyn SessionService) {
     let key = create(sessions, "ann", "s1").await;
-    let event = event("hello");
+    let hello = event("hello");
     let first = begin(sessions, &key, None).await.unwrap();
-    sessions.append_with(&key, &event, Some(first.fence)).await.unwrap();
+    sessions.append_with(&key, &hello, Some(first.fence)).await.unwrap();
     sessions.delete(&key).await.unwrap();
     create(sessions, "ann", "s1").await;
     assert!(begin(sessions, &key, None).await.is_some(), "nobody holds a turn of the new session");
-    assert_eq!(sessions.append(&key, &event).await.unwrap(), 1);
-    assert_eq!(ids(sessions, &key, EventWindow::All).await, [event.id.as_str()]);
+    assert_eq!(begin(sessions, &key, Some(first.fence)).await, None, "it is not the caller's own turn");
+    let late = sessions.append_with(&key, &event("late"), Some(first.fence)).await;
+    assert!(matches!(late, Err(StoreError::Fenced(_))), "{late:?}");
+    assert_eq!(sessions.append(&key, &hello).await.unwrap(), 1);
+    assert_eq!(ids(sessions, &key, EventWindow::All).await, [hello.id.as_str()]);
 }
 
 async fn only_one_of_many_hosts_begins_a_turn(sessions: &dyn SessionService) {

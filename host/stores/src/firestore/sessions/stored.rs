@@ -187,7 +187,8 @@ impl Store {
             (keys::STATE_BYTES, usage.bytes.into()),
             (keys::INITIAL_STATE, state::to_json(initial).into()),
             (keys::EVENT_BYTES, 0_u64.into()),
-            (keys::FENCE, 0_u64.into()),
+            // It differs from the turns of a deleted session.
+            (keys::FENCE, created.as_micros().into()),
         ]);
         Write::set(self.names.session(key), fields).with_condition(Precondition::Exists(false))
     }

@@ -31,7 +31,8 @@ pub(super) struct StoredSession {
     pub(super) usage: SessionUsage,
     /// The list of the user's sessions, with their usage.
     pub(super) user_list: Arc<Mutex<UserList>>,
-    /// The number of the newest turn.
+    /// The number of the newest turn. Begins with the time of creation, so that it differs from the turns of a deleted
+    /// session.
     pub(super) fence: u64,
     /// The end of its lease.
     pub(super) leased_until: Option<Instant>,

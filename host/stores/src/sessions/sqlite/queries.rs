@@ -48,9 +48,10 @@ pub(super) const SHARED_STATE: &str = "\
     SELECT key, value FROM user_state WHERE app = ?1 AND user = ?2 \
     UNION ALL SELECT key, value FROM app_state WHERE app = ?1";
 
-/// Inserts a session with app, user, id, time and initial state. Returns no row if it exists already.
+/// Inserts a session with app, user, id, time and initial state. Its turns are counted from the time on, so that they
+/// differ from the turns of a deleted session. Returns no row if the session exists already.
 pub(super) const CREATE: &str = "\
-    INSERT INTO sessions (app, user, id, created, updated, initial_state) VALUES (?1, ?2, ?3, ?4, ?4, ?5) \
+    INSERT INTO sessions (app, user, id, created, updated, initial_state, turn) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?4) \
     ON CONFLICT DO NOTHING RETURNING session";
 
 /// Deletes a session with its events and its own state (cascade).
