@@ -5,7 +5,8 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query, RawPathParams, R
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use hatchery_core::HOST_USER;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 
 use crate::body;
 use crate::error::ApiError;
@@ -160,6 +161,16 @@ impl<T: DeserializeOwned> FromRequestParts<AppState> for QueryParams<T> {
                 Err(ApiError::invalid(format!("invalid query: {problem}")))
             }
         }
+    }
+}
+
+/// Parses a Boolean of a query in the spellings of ADK's servers: clients in Python send `True`.
+pub(crate) fn deserialize_boolean<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(D::Error::custom("write `true` or `false`")),
     }
 }
 

@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use crate::api_document::ApiRouter;
 use crate::auth::Principal;
 use crate::error::ApiError;
-use crate::extract::{Params, QueryParams};
+use crate::extract::{Params, QueryParams, deserialize_boolean};
 use crate::graph::tool_names;
 use crate::state::AppState;
 
@@ -174,7 +174,7 @@ impl ToolDeclaration {
 #[into_params(parameter_in = Query)]
 struct ListQuery {
     /// Whether the agents of each app are listed.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_boolean")]
     detailed: bool,
 }
 

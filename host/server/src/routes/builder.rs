@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use crate::api_document::{ApiRouter, schemas};
 use crate::error::ApiError;
-use crate::extract::{Json as JsonBody, Params, QueryParams, RawBody};
+use crate::extract::{Json as JsonBody, Params, QueryParams, RawBody, deserialize_boolean};
 use crate::state::AppState;
 
 const ROOT_FILE: &str = "root_agent.yaml";
@@ -152,7 +152,7 @@ struct ReadQuery {
     /// Default: `root_agent.yaml`.
     file_path: Option<String>,
     /// Whether to return the draft instead of the file, if there is one.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_boolean")]
     tmp: bool,
 }
 
@@ -187,7 +187,7 @@ async fn read(
 #[into_params(parameter_in = Query)]
 struct SaveQuery {
     /// Whether to save the files as a draft only.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_boolean")]
     tmp: bool,
 }
 

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::api_document::ApiRouter;
 use crate::error::ApiError;
-use crate::extract::{Params, QueryParams};
+use crate::extract::{Params, QueryParams, deserialize_boolean};
 use crate::graph::{Path, Theme, dot, tool_names};
 use crate::state::AppState;
 
@@ -43,7 +43,7 @@ struct Graph {
 #[into_params(parameter_in = Query)]
 struct GraphQuery {
     /// Whether to use colours for a dark background.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "deserialize_boolean")]
     dark_mode: bool,
     /// The path of an agent below the root, such as `child/grandchild`.
     #[serde(default)]

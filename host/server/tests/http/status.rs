@@ -39,6 +39,17 @@ async fn a_detailed_list_contains_the_agents_of_apps() {
 }
 
 #[tokio::test]
+async fn a_boolean_of_a_query_may_be_spelled_as_clients_in_python_do() {
+    let host = Host::start().await;
+    for (value, is_detailed) in [("True", true), ("1", true), ("False", false), ("0", false)] {
+        let list = host.get_json(&format!("/list-apps?detailed={value}")).await;
+        assert_eq!(list["apps"].is_array(), is_detailed, "{value}: {list}");
+    }
+    let refused = problem(host.get("/list-apps?detailed=maybe").await, 422, "INVALID_REQUEST").await;
+    assert_eq!(refused["detail"], "invalid query: detailed: write `true` or `false`");
+}
+
+#[tokio::test]
 async fn stats_have_the_runs_in_progress() {
     let host = Host::start().await;
     host.session("waits").await;
