@@ -135,9 +135,10 @@ impl QuotaSessions {
     async fn fork_checked(&self, key: &SessionKey, revision: u64, fork: &SessionKey) -> Result<Session, StoreError> {
         let guard = self.lock(key, false, LockMode::Exclusive).await?;
         let usage = self.inner.usage(key).await?;
-        let SessionUsage { event_bytes, state, .. } = usage.session;
+        let SessionUsage { event_bytes, state, events } = usage.session;
         let state = StateChange { session: state, ..StateChange::default() };
-        let growth = Growth { sessions: 1, events: revision, event_bytes, state };
+        // The service refuses a revision that the session does not have.
+        let growth = Growth { sessions: 1, events: revision.min(events), event_bytes, state };
         let before = Usage { session: SessionUsage::default(), ..usage };
         let after = add_growth(&self.quotas.for_app(&key.app), &before, growth, StateChange::default())?;
         // Counted before it is made, since a fork can exist although its caller was dropped.

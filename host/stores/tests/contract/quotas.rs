@@ -204,6 +204,9 @@ async fn a_fork_counts_as_a_session_with_its_events(backend: &Backend) {
     sessions.fork(&key, 0, None).await.unwrap();
     let invalid = sessions.fork(&key, 0, Some("a\u{1b}b")).await.unwrap_err();
     assert_eq!(invalid.code(), "INVALID_NAME");
+    // A revision that no session may have.
+    let beyond = sessions.fork(&key, 200_000, None).await.unwrap_err();
+    assert_eq!(beyond.code(), "REFUSED");
 }
 
 async fn the_state_of_a_user_counts_all_sessions(backend: &Backend) {
