@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, TryStreamExt};
 use hatchery::ByteSize;
 use hatchery_core::{
-    ArtifactStream, ByteStream, EventWindow, JsonMap, Part, PartData, SessionKey, Timestamp, check_custom_metadata,
-    encode_segment,
+    ArtifactStream, ByteStream, EventWindow, JsonMap, Part, PartData, SessionKey, StoreError, Timestamp,
+    check_custom_metadata, encode_segment,
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
@@ -85,6 +85,7 @@ async fn save(
     check_metadata(&filename, &custom_metadata)?;
     let key = existing_session(&state, app, user, id).await?;
     let version = state.services().artifacts.save_with(&key, &filename, &artifact, &custom_metadata).await?;
+    check_session_after_save(&state, &key).await?;
     let metadata = metadata(&state, &key, &filename, Some(version)).await?;
     Ok(axum::Json(SavedArtifact { filename, metadata }))
 }
@@ -164,6 +165,7 @@ async fn store(
     let artifacts = &state.services().artifacts;
     let mime_type = media_type(headers);
     let version = artifacts.save_stream_with(key, name, mime_type, &custom_metadata, upload.chunks()).await?;
+    check_session_after_save(state, key).await?;
     let metadata = metadata(state, key, name, Some(version)).await?;
     Ok(SavedArtifact { filename: name.to_owned(), metadata })
 }
@@ -428,6 +430,17 @@ fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
     text.parse()
         .map(Some)
         .map_err(|_| ApiError::invalid(format!("`{text}` is not a version; write a number from 0 or `latest`")))
+}
+
+/// Checks that a session was not deleted while an artifact was saved. Otherwise deletes its artifacts, which nobody
+/// could read or delete any more.
+async fn check_session_after_save(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
+    let services = state.services();
+    if state.runner().keeps_artifacts() || services.sessions.get(key, EventWindow::Recent(0)).await?.is_some() {
+        return Ok(());
+    }
+    services.artifacts.delete_all(key).await?;
+    Err(StoreError::SessionNotFound(key.clone()).into())
 }
 
 /// Checks that a session exists, and returns its key.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hatchery_core::{SessionKey, SessionService, StoreError, WrapperSessionService};
 use hatchery_stores::MemorySessions;
+use reqwest::Method;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
 use crate::support::{Host, TIMEOUT, wait_for};
@@ -54,4 +56,24 @@ async fn the_artifacts_of_a_session_are_deleted_if_the_client_goes_away() {
         }
     };
     tokio::time::timeout(TIMEOUT, emptied).await.expect("the artifacts are still there");
+}
+
+#[tokio::test]
+async fn an_artifact_that_arrives_while_its_session_is_deleted_is_deleted_too() {
+    let host = Host::start().await;
+    host.session("says").await;
+    let head = "PUT /apps/says/users/u/sessions/s/artifacts/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\
+                Expect: 100-continue\r\nConnection: close\r\n\r\n";
+    let mut upload = host.connect(head.as_bytes()).await;
+    let mut go_on = [0; 25];
+    upload.read_exact(&mut go_on).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n", "the session was found, and the bytes are awaited");
+    let deleted = host.request(Method::DELETE, "/apps/says/users/u/sessions/s").send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
+    upload.write_all(b"hi").await.unwrap();
+    let mut answer = String::new();
+    upload.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("SESSION_NOT_FOUND"), "{answer}");
+    let key = SessionKey::new("says", "u", "s");
+    assert!(host.services.artifacts.list(&key).await.unwrap().is_empty());
 }
