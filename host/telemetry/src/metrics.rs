@@ -440,7 +440,7 @@ mod tests {
             call.fail("SAFETY", || "blocked".into());
             call.finish();
         }
-        for code in ["COMPONENT_TRAPPED", "DENIED", "INTERRUPTED"] {
+        for code in ["A2A_UNREACHABLE", "COMPONENT_TRAPPED", "DENIED", "INTERRUPTED"] {
             let mut call = tool(&trace, "roll");
             call.fail(code, || "it failed".into());
             call.finish();
@@ -451,6 +451,7 @@ mod tests {
         let text = metrics.encode([]).unwrap();
         for (series, expected) in [
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_ERROR\"}", "200"),
+            ("hatchery_tool_calls_total{tool=\"roll\",error=\"A2A_UNREACHABLE\"}", "1"),
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"COMPONENT_TRAPPED\"}", "1"),
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"DENIED\"}", "1"),
             ("hatchery_tool_calls_total{tool=\"roll\",error=\"INTERRUPTED\"}", "1"),
