@@ -13,6 +13,7 @@ mod progress;
 mod prompts;
 mod resources;
 mod session;
+mod session_limit;
 mod state;
 mod subscriptions;
 mod tool_call;

@@ -2,22 +2,33 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use http::{Request, Response};
-use http_body_util::Full;
+use hatchery_core::ClientScope;
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::McpService;
 use super::session::Session;
+use super::session_limit::SessionLimit;
 
-/// Maximum number of clients at a time.
-const MAX_SESSIONS: usize = 256;
+tokio::task_local! {
+    /// The sender of the request that a task answers.
+    static SENDER: Arc<Sender>;
+}
+
+/// The sender of a request.
+struct Sender {
+    /// The user of its credentials.
+    client: Option<Arc<str>>,
+    /// The reason why it has got no session.
+    refusal: OnceLock<String>,
+}
 
 /// The endpoint of a host for MCP clients, in both eras of the protocol. Cheap to clone.
 #[derive(Clone)]
@@ -41,25 +52,47 @@ impl McpEndpoint {
     }
 
     fn with_config(service: McpService, config: StreamableHttpServerConfig) -> Self {
-        let (close, sessions) = (CancellationToken::new(), Arc::new(Semaphore::new(MAX_SESSIONS)));
+        let (close, sessions) = (CancellationToken::new(), SessionLimit::default());
         let config = config.with_cancellation_token(close.clone());
-        let session = move || match sessions.clone().try_acquire_owned() {
-            Ok(permit) => Ok(Session::new(service.clone(), Some(permit))),
-            Err(_) => {
-                Err(io::Error::other(format!("the maximum of {MAX_SESSIONS} MCP sessions is open; try again later")))
+        let session = move || {
+            let sender = SENDER.try_with(Arc::clone).ok();
+            let client = sender.as_ref().and_then(|sender| sender.client.clone());
+            match sessions.acquire(client) {
+                Ok(permit) => Ok(Session::new(service.clone(), Some(permit))),
+                Err(reason) => {
+                    if let Some(sender) = sender {
+                        sender.refusal.get_or_init(|| reason.clone());
+                    }
+                    Err(io::Error::other(reason))
+                }
             }
         };
         Self { service: StreamableHttpService::new(session, Arc::default(), config), close }
     }
 
-    /// Answers a request whose body was received. A [`ClientScope`](hatchery_core::ClientScope) among its extensions
-    /// limits the apps and tools of the client, and names the user of its sessions.
+    /// Answers a request whose body was received. A [`ClientScope`] among its extensions limits the apps and tools of
+    /// the client, and names the user of its sessions. The status is 503 if there are too many sessions.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
-        self.service.handle(request.map(Full::new)).await
+        let client = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
+        let sender = Arc::new(Sender { client, refusal: OnceLock::new() });
+        let response = SENDER.scope(sender.clone(), self.service.handle(request.map(Full::new))).await;
+        match sender.refusal.get() {
+            // A request that needs no session of its own has another status.
+            Some(reason) if response.status() == StatusCode::INTERNAL_SERVER_ERROR => busy(reason),
+            _ => response,
+        }
     }
 
     /// Ends all sessions and their streams.
     pub fn close(&self) {
         self.close.cancel();
     }
+}
+
+/// Returns the response to a client that has got no session.
+fn busy(reason: &str) -> Response<BoxBody<Bytes, Infallible>> {
+    let mut response = Response::new(Full::new(Bytes::from(reason.to_owned())).boxed());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
 }

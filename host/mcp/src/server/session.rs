@@ -18,11 +18,12 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
-use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
+use tokio::sync::{broadcast, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::McpService;
 use super::call::user;
+use super::session_limit::SessionPermit;
 use super::subscriptions::{ArtifactChange, Subscriptions};
 
 const INSTRUCTIONS: &str = "Tools whose names begin with `run_` send a message to an agent. To continue a conversation, pass the `session` of \
@@ -39,11 +40,11 @@ pub(super) struct Session {
     /// The lowest level of log messages for the client. `None` if it has not requested any.
     log_level: Mutex<Option<LoggingLevel>>,
     /// Counts the session. `None` for standard input and output.
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<SessionPermit>,
 }
 
 impl Session {
-    pub(super) fn new(service: McpService, permit: Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn new(service: McpService, permit: Option<SessionPermit>) -> Self {
         let closed = CancellationToken::new().drop_guard();
         Self {
             service,

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::routing::any;
 use bytes::Bytes;
-use hatchery_core::{Agent, Blob, CallerOrigin, PartData, Tool, ToolError, ToolProgress};
+use hatchery_core::{Agent, Blob, CallerOrigin, ClientScope, PartData, Tool, ToolError, ToolProgress};
 use hatchery_engine::build::custom;
 use hatchery_engine::{App, AppDirectory, Runner};
 use hatchery_mcp::{Exposure, McpCatalog, McpEndpoint, McpService};
@@ -436,21 +436,45 @@ async fn both_eras_are_served_over_http() {
     assert_eq!(text(&call(&modern, "run_counter", json!({"message": "hello"})).await.unwrap()), "1: hello");
 }
 
+fn initialize() -> Value {
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
+    });
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
+}
+
 #[tokio::test]
 async fn the_number_of_sessions_is_limited() {
     let (url, endpoint) = serve(Host::new(vec![]).service(&[], &[])).await;
     let client = http_client();
-    let initialize = || async {
-        let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
-        });
-        let body = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params});
-        let request = client.post(&url).header("accept", "application/json, text/event-stream").json(&body);
-        request.send().await.unwrap().status().as_u16()
+    let open = || async {
+        let request = client.post(&url).header("accept", "application/json, text/event-stream").json(&initialize());
+        request.send().await.unwrap()
     };
     for _ in 0..256 {
-        assert_eq!(initialize().await, 200);
+        assert_eq!(open().await.status(), 200);
     }
-    assert_eq!(initialize().await, 500);
+    let refused = open().await;
+    assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (503, &"1".parse().unwrap()));
+    assert_eq!(refused.text().await.unwrap(), "the maximum of 256 MCP sessions is open; try again later");
+    endpoint.close();
+}
+
+#[tokio::test]
+async fn one_client_cannot_open_all_sessions() {
+    let endpoint = McpEndpoint::new(Host::new(vec![]).service(&[], &[]));
+    let open = async |user: &str| {
+        let scope = ClientScope { user: Some(user.into()), apps: ["*".to_owned()].into() };
+        let request = http::Request::post("http://localhost/mcp").extension(scope);
+        let request = request.header("accept", "application/json, text/event-stream");
+        let request = request.header("content-type", "application/json");
+        let response = endpoint.handle(request.body(Bytes::from(initialize().to_string())).unwrap()).await;
+        response.status().as_u16()
+    };
+    for _ in 0..64 {
+        assert_eq!(open("ann").await, 200);
+    }
+    assert_eq!(open("ann").await, 503);
+    assert_eq!(open("bob").await, 200);
     endpoint.close();
 }
