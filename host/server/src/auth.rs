@@ -198,7 +198,7 @@ impl Authentication {
             None => Err(Refusal::Missing),
         };
         let IdentifiedSender { principal, .. } = identified.map_err(|refusal| {
-            self.record(&refusal, "/ws", credentials.peer());
+            self.record(&refusal, credentials.path(), credentials.peer());
             ApiError::from(refusal)
         })?;
         self.check(&principal, &Requirement::Client)?;

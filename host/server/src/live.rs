@@ -2,8 +2,10 @@
 
 mod connections;
 mod end;
+mod sender;
 mod session;
 
 pub(crate) use connections::LiveConnections;
 pub(crate) use end::LiveEnd;
+pub(crate) use sender::LiveSender;
 pub(crate) use session::{LiveLimits, LiveSession};

@@ -18,7 +18,7 @@ use hatchery_telemetry::{HostEvents, Metrics, TraceStore};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::Authentication;
+use crate::auth::{Authentication, Credentials, Principal, missing_credentials};
 use crate::body::BodyBudget;
 use crate::drafts::Drafts;
 use crate::error::ApiError;
@@ -198,6 +198,19 @@ impl AppState {
     /// Returns the authentication. `None` if the server has none.
     pub(crate) fn auth(&self) -> Option<Arc<Authentication>> {
         self.shared.auth.load_full()
+    }
+
+    /// Returns the sender of a message over a connection that was opened with these credentials. Its permissions may
+    /// have changed since.
+    ///
+    /// # Errors
+    /// As for a request, if there is authentication.
+    pub(crate) async fn admit_message(&self, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
+        match (self.auth(), credentials) {
+            (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,
+            (Some(_), None) => Err(missing_credentials()),
+            (None, _) => Ok(Principal::Anybody),
+        }
     }
 
     /// Returns the number of requests that were refused because they had no valid credentials.

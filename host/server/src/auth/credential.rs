@@ -37,6 +37,7 @@ pub(crate) struct Credentials {
     /// Those headers that have credentials.
     headers: HeaderMap,
     accepts_login: bool,
+    path: String,
     peer: Option<Peer>,
 }
 
@@ -46,11 +47,16 @@ impl Credentials {
         let is_kept = |name: &&HeaderName| [header::AUTHORIZATION, API_KEY, header::COOKIE].contains(name);
         let kept = request.headers().iter().filter(|(name, _)| is_kept(name));
         let headers = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { headers, accepts_login, peer: Peer::from_extensions(request.extensions()) }
+        let path = request.uri().path().to_owned();
+        Self { headers, accepts_login, path, peer: Peer::from_extensions(request.extensions()) }
     }
 
     pub(super) fn credential(&self) -> Option<Credential<'_>> {
         Credential::from_headers(&self.headers, self.accepts_login)
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     pub(super) fn peer(&self) -> Option<Peer> {

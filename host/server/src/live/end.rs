@@ -1,6 +1,7 @@
 //! The end of a live run, and its close frame.
 
 use axum::extract::ws::{CloseFrame, close_code};
+use axum::http::StatusCode;
 use hatchery_core::{RunError, StoreError};
 
 use crate::error::{self, ApiError};
@@ -27,6 +28,17 @@ impl LiveEnd {
     /// Returns the end for an app that is not available.
     pub(crate) fn no_app(error: &ApiError) -> Self {
         Self::Refused(close_code::ERROR, format!("Runner unavailable: {}", error.detail))
+    }
+
+    /// Returns the end for a request that its sender may not send, or not now.
+    pub(crate) fn refused(error: ApiError) -> Self {
+        match error.status {
+            StatusCode::NOT_FOUND => Self::no_app(&error),
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+                Self::Refused(close_code::AGAIN, error.detail)
+            }
+            _ => Self::Refused(close_code::POLICY, error.detail),
+        }
     }
 
     /// Returns the close frame; `None` if the client is gone.

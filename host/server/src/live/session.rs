@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::ws::{Utf8Bytes, close_code};
+use axum::extract::ws::Utf8Bytes;
 use axum::http::StatusCode;
 use hatchery_core::{Event, LiveRequest, LiveRequestQueue, QueuedRequest, Reservation, RunError};
 use hatchery_engine::Run;
@@ -12,8 +12,7 @@ use serde_json::json;
 use tokio::time::{Instant, Interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::LiveEnd;
-use crate::auth::Principal;
+use super::{LiveEnd, LiveSender};
 use crate::body::{BodyBudget, reserve_message};
 use crate::error::ApiError;
 use crate::websocket::{Socket, SocketEnd, ping_ticks};
@@ -33,8 +32,6 @@ pub(crate) struct LiveSession {
     socket: Socket,
     queue: LiveRequestQueue,
     limits: LiveLimits,
-    /// The sender of all requests.
-    principal: Principal,
     /// Requests of a frame that do not fit into the queue yet. Nothing is received until they do.
     pending: VecDeque<QueuedRequest>,
     idle_since: Instant,
@@ -52,14 +49,14 @@ enum ConnectionEvent {
 }
 
 impl LiveSession {
-    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits, principal: Principal) -> Self {
-        Self { socket, queue, limits, principal, pending: VecDeque::new(), idle_since: Instant::now() }
+    pub(crate) fn new(socket: Socket, queue: LiveRequestQueue, limits: LiveLimits) -> Self {
+        Self { socket, queue, limits, pending: VecDeque::new(), idle_since: Instant::now() }
     }
 
     /// Passes frames and events on until the run ends, then closes the connection. The queue is closed once `stop` is
     /// cancelled.
-    pub(crate) async fn serve(mut self, mut run: Run, stop: CancellationToken) {
-        let end = self.exchange(&mut run, &stop).await;
+    pub(crate) async fn serve(mut self, mut run: Run, sender: &LiveSender, stop: CancellationToken) {
+        let end = self.exchange(&mut run, sender, &stop).await;
         tracing::debug!(?end, "a live run has ended");
         self.close(&end).await;
     }
@@ -71,13 +68,13 @@ impl LiveSession {
         }
     }
 
-    async fn exchange(&mut self, run: &mut Run, stop: &CancellationToken) -> LiveEnd {
+    async fn exchange(&mut self, run: &mut Run, sender: &LiveSender, stop: &CancellationToken) -> LiveEnd {
         let mut pings = ping_ticks(self.limits.ping);
         let mut early_end = None;
         loop {
             let event = self.next_event(run, &mut pings, stop, early_end.is_some()).await;
             let ended = match event {
-                ConnectionEvent::Received(frame) => self.handle_frame(frame).await,
+                ConnectionEvent::Received(frame) => self.handle_frame(sender, frame).await,
                 ConnectionEvent::Ready(is_open) => {
                     self.enqueue(is_open);
                     None
@@ -137,44 +134,37 @@ impl LiveSession {
     }
 
     /// Handles a frame. Returns the end if the client has ended the connection.
-    async fn handle_frame(&mut self, frame: Result<Option<Utf8Bytes>, SocketEnd>) -> Option<LiveEnd> {
+    async fn handle_frame(
+        &mut self,
+        sender: &LiveSender,
+        frame: Result<Option<Utf8Bytes>, SocketEnd>,
+    ) -> Option<LiveEnd> {
         let text = match frame {
             Ok(Some(text)) => text,
             Ok(None) => return None,
             Err(end) => return Some(end.into()),
         };
         self.idle_since = Instant::now();
-        match self.parse(&text) {
-            Ok(requests) => {
-                self.pending.extend(requests);
-                None
-            }
-            Err(error) if error.status == StatusCode::SERVICE_UNAVAILABLE => {
-                Some(LiveEnd::Refused(close_code::AGAIN, error.detail))
-            }
-            Err(error) if error.status == StatusCode::FORBIDDEN => {
-                Some(LiveEnd::Refused(close_code::POLICY, error.detail))
-            }
+        let (requests, memory) = match self.parse(&text) {
+            Ok(parsed) => parsed,
+            Err(error) if error.status == StatusCode::SERVICE_UNAVAILABLE => return Some(LiveEnd::refused(error)),
             Err(error) => {
                 let message = json!({"error": "Invalid JSON format for LiveRequest", "details": error.detail});
-                self.send(message.to_string().into()).await
+                return self.send(message.to_string().into()).await;
             }
+        };
+        if let Err(error) = sender.check(&requests).await {
+            return Some(LiveEnd::refused(error));
         }
+        let queued = |request| QueuedRequest { request, reservations: vec![memory.clone()] };
+        self.pending.extend(requests.into_iter().map(queued));
+        None
     }
 
-    /// Returns the requests of a frame. They hold the memory of the frame until the last of them is handled.
-    ///
-    /// # Errors
-    /// 403 if one sets state that its sender may not set, and the errors of invalid frames.
-    fn parse(&self, text: &str) -> Result<impl Iterator<Item = QueuedRequest> + use<>, ApiError> {
+    /// Returns the requests of a frame, and its memory, which they hold until the last of them is handled.
+    fn parse(&self, text: &str) -> Result<(Vec<LiveRequest>, Reservation), ApiError> {
         let memory: Reservation = Arc::new(reserve_message(&self.limits.memory, text.as_bytes())?);
-        let requests = LiveRequest::from_json(text)?;
-        for request in &requests {
-            if let LiveRequest::Content { state_delta, .. } = request {
-                self.principal.check_state(state_delta)?;
-            }
-        }
-        Ok(requests.into_iter().map(move |request| QueuedRequest { request, reservations: vec![memory.clone()] }))
+        Ok((LiveRequest::from_json(text)?, memory))
     }
 
     async fn send_event(&mut self, event: &Event) -> Option<LiveEnd> {

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{WebSocketUpgrade, close_code};
@@ -17,9 +18,9 @@ use serde_json::json;
 
 use super::run::trace_parent;
 use crate::api_document::ApiRouter;
-use crate::auth::Principal;
+use crate::auth::{Credentials, Principal};
 use crate::extract::QueryParams;
-use crate::live::{LiveEnd, LiveLimits, LiveSession};
+use crate::live::{LiveEnd, LiveLimits, LiveSender, LiveSession};
 use crate::state::AppState;
 use crate::websocket::{self, Socket, SocketResources};
 
@@ -36,6 +37,7 @@ pub(super) fn routes() -> ApiRouter {
 async fn run_live(
     State(state): State<AppState>,
     principal: Principal,
+    credentials: Option<Extension<Credentials>>,
     QueryParams(query): QueryParams<Vec<(String, String)>>,
     headers: HeaderMap,
     resources: SocketResources,
@@ -47,9 +49,10 @@ async fn run_live(
         Err(response) => return *response,
     };
     let trace_parent = trace_parent(&headers);
+    let credentials = credentials.map(|Extension(credentials)| credentials);
     upgrade.on_upgrade(move |socket| async move {
         let socket = Socket::new(socket, max_frame, &resources);
-        converse(state, &principal, socket, &query, trace_parent).await;
+        converse(state, &principal, credentials, socket, &query, trace_parent).await;
         drop(resources);
     })
 }
@@ -58,6 +61,7 @@ async fn run_live(
 async fn converse(
     state: AppState,
     principal: &Principal,
+    credentials: Option<Credentials>,
     socket: Socket,
     query: &[(String, String)],
     trace_parent: Option<TraceParent>,
@@ -67,7 +71,7 @@ async fn converse(
     let config = state.config();
     let limits =
         LiveLimits { memory: state.body_budget().clone(), idle: config.live_idle_timeout, ping: config.keep_alive };
-    let session = LiveSession::new(socket, queue.clone(), limits, principal.clone());
+    let session = LiveSession::new(socket, queue.clone(), limits);
     let (app, request) = match request(&state, principal, query) {
         Ok((app, request)) => {
             let max_message_bytes = state.config().body_limit.bytes();
@@ -77,13 +81,13 @@ async fn converse(
     };
     let permit = match state.acquire_run_permit() {
         Ok(permit) => permit,
-        Err(error) => return session.close(&LiveEnd::Refused(close_code::AGAIN, error.detail)).await,
+        Err(error) => return session.close(&LiveEnd::refused(error)).await,
     };
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.
     drop(permit);
     match started {
-        Ok(run) => session.serve(run, connection.stop.clone()).await,
+        Ok(run) => session.serve(run, &sender, connection.stop.clone()).await,
         Err(error) => session.close(&LiveEnd::Failed(error)).await,
     }
 }

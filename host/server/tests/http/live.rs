@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use hatchery::ServerConfig;
+use hatchery::{ServerAuthConfig, ServerConfig};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -90,4 +90,66 @@ async fn state_of_all_users_is_set_by_live_runs_of_operators_only() {
     }
     let state = state(&host).await;
     assert_eq!((&state["user:a"], &state["app:price"]), (&json!(1), &json!(0)));
+}
+
+/// Sends a message. Returns the code and the reason of the close frame; `None` once the turn has ended.
+async fn say(socket: &mut WebSocketStream<TcpStream>) -> Option<(u16, String)> {
+    let message = json!({"content": {"parts": [{"text": "Hi"}]}}).to_string();
+    socket.send(Message::text(message)).await.unwrap();
+    loop {
+        match next_frame(socket).await {
+            Message::Text(text) => {
+                let event: Value = serde_json::from_str(&text).unwrap();
+                if event["turnComplete"] == true {
+                    return None;
+                }
+            }
+            Message::Close(Some(close)) => return Some((close.code.into(), close.reason.to_string())),
+            frame => panic!("{frame:?}"),
+        }
+    }
+}
+
+/// Starts a server with a session of the user `u` in the app `says`.
+async fn host_with_session(auth: Option<ServerAuthConfig>) -> Host {
+    let host = Host::with(ServerConfig { auth, ..ServerConfig::default() }).await;
+    let create = host.request(Method::POST, "/apps/says/users/u/sessions/s").bearer_auth(OPERATOR);
+    assert_eq!(create.send().await.unwrap().status(), 200);
+    host
+}
+
+#[tokio::test]
+async fn the_messages_of_a_live_run_count_as_requests() {
+    let mut auth = keys();
+    auth.keys[2].requests_per_minute = Some(2);
+    let host = host_with_session(Some(auth)).await;
+    let mut socket = open(&host, USER).await;
+    assert_eq!(say(&mut socket).await, None);
+    let reason = "these credentials are for 2 requests per minute; send fewer";
+    assert_eq!(say(&mut socket).await, Some((1013, reason.to_owned())));
+}
+
+#[tokio::test]
+async fn a_live_run_takes_no_message_of_a_client_that_has_lost_its_permissions() {
+    let mut without_key = keys();
+    without_key.keys.pop();
+    let mut of_others = keys();
+    of_others.keys[2].user = Some("v".into());
+    let mut of_other_apps = keys();
+    of_other_apps.keys[2].apps = vec!["streams".into()];
+    for (before, after, code, reason) in [
+        (Some(keys()), without_key, 1008, "the API key or token is not valid"),
+        (Some(keys()), of_others, 1008, "these credentials are for the user `v` only; name this user, or send others"),
+        (Some(keys()), of_other_apps, 1011, "Runner unavailable: App not found: says"),
+        (None, keys(), 1008, "credentials are missing; send an API key or a token"),
+    ] {
+        let host = host_with_session(before).await;
+        let mut socket = open(&host, USER).await;
+        assert_eq!(say(&mut socket).await, None);
+        let config = ServerConfig { auth: Some(after), ..ServerConfig::default() };
+        host.state.prepare(config, false).unwrap()();
+        let (closed, shown) = say(&mut socket).await.expect("the message was answered");
+        assert_eq!(closed, code, "{shown}");
+        assert!(shown.starts_with(reason), "{shown}");
+    }
 }

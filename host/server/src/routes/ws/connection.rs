@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::message::{SocketMessage, SocketRequest, answer, confirmation};
 use super::streams::{self, RequestResources};
-use crate::auth::{Credentials, Principal, RequestPermit, missing_credentials};
+use crate::auth::{Credentials, Principal, RequestPermit};
 use crate::body::{BodyMemory, reserve_message};
 use crate::error::ApiError;
 use crate::routes::run::{self, RunBody};
@@ -246,7 +246,7 @@ impl Connection {
     /// Starts or follows a run. Its messages report the start.
     async fn begin(&mut self, id: &Arc<str>, action: MessageAction, memory: BodyMemory) -> Result<(), ApiError> {
         self.check(id)?;
-        let principal = admit(&self.state, self.credentials.as_ref()).await?;
+        let principal = self.state.admit_message(self.credentials.as_ref()).await?;
         let permit = self.state.auth().map(|auth| auth.acquire(&principal)).transpose()?.flatten();
         match action {
             // Nothing of the message is used while a run is followed, so its memory is released.
@@ -307,7 +307,7 @@ impl Connection {
     }
 
     async fn cancel(&mut self, id: &Arc<str>) -> Result<(), ApiError> {
-        admit(&self.state, self.credentials.as_ref()).await?;
+        self.state.admit_message(self.credentials.as_ref()).await?;
         let Some(run) = self.runs.get(id) else {
             let detail = format!("no run of this connection has the id `{}`; it may have ended", id.escape_debug());
             return Err(ApiError::new(StatusCode::NOT_FOUND, "ID_NOT_FOUND", detail));
@@ -344,14 +344,5 @@ impl Connection {
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "TOO_MANY_RUNS", detail));
         }
         Ok(())
-    }
-}
-
-/// Returns the principal of a message. Its permissions may have changed since the connection was opened.
-async fn admit(state: &AppState, credentials: Option<&Credentials>) -> Result<Principal, ApiError> {
-    match (state.auth(), credentials) {
-        (Some(auth), Some(credentials)) => auth.admit_message(credentials).await,
-        (Some(_), None) => Err(missing_credentials()),
-        (None, _) => Ok(Principal::Anybody),
     }
 }
