@@ -3,14 +3,15 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
-    RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
-    TimeKind, TraceParent, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
+    CallContext, Caller, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, NewInvocation, RunError,
+    RunFailure, RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation,
+    StoreError, TimeKind, TraceParent, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -164,6 +165,9 @@ impl RunnerInner {
         if let Some(transition) = transition {
             self.record_end(lease, &invocation.id, &transition).await;
         }
+        if may_have_lost_session(&result) && !self.keeps_artifacts.load(Ordering::Relaxed) {
+            delete_orphaned_artifacts(invocation).await;
+        }
         if let Ok(true) = result {
             // Before the session's next turn, which may continue this run and record calls.
             delete_records(&journal).await;
@@ -287,6 +291,30 @@ impl RunnerInner {
 async fn delete_records(journal: &RunJournal) {
     if let Err(error) = journal.finish().await {
         tracing::warn!(code = error.code(), "the journal of a run was not deleted: {error}");
+    }
+}
+
+/// Returns true if the session of a run with this end may have been deleted meanwhile.
+fn may_have_lost_session(result: &Result<bool, RunError>) -> bool {
+    match result {
+        Err(RunError::Store(error)) => matches!(error, StoreError::SessionNotFound(_) | StoreError::Fenced(_)),
+        Err(_) => true,
+        Ok(_) => false,
+    }
+}
+
+/// Deletes what a run has saved after its session was deleted, because nobody could read or delete it any more. A
+/// failure is logged.
+async fn delete_orphaned_artifacts(invocation: &Invocation) {
+    let (services, key) = (&invocation.services, &invocation.session_key);
+    let delete = async {
+        if services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
+            services.artifacts.delete_all(key).await?;
+        }
+        Ok::<_, StoreError>(())
+    };
+    if let Err(error) = delete.await {
+        tracing::warn!(session = %key, code = error.code(), "artifacts of a deleted session may be left: {error}");
     }
 }
 

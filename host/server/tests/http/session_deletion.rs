@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hatchery_core::{SessionKey, SessionService, StoreError, WrapperSessionService};
+use hatchery_core::{Part, SessionKey, SessionService, StoreError, WrapperSessionService};
 use hatchery_stores::MemorySessions;
 use reqwest::Method;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Semaphore;
 
-use crate::support::{Host, TIMEOUT, wait_for};
+use crate::support::{Host, TIMEOUT, problem, run_body, wait_for};
 
 /// Waits for a permit after each deletion.
 struct HeldDeletions {
@@ -75,5 +75,22 @@ async fn an_artifact_that_arrives_while_its_session_is_deleted_is_deleted_too() 
     upload.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 404 ") && answer.contains("SESSION_NOT_FOUND"), "{answer}");
     let key = SessionKey::new("says", "u", "s");
+    assert!(host.services.artifacts.list(&key).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_run_saves_after_the_deletion_of_its_session_is_deleted_too() {
+    let host = Host::start().await;
+    host.session("waits").await;
+    let run = host.request(Method::POST, "/run").json(&run_body("waits", "hi")).send();
+    let run = tokio::spawn(run);
+    wait_for(&host.signals.started).await;
+    let deleted = host.request(Method::DELETE, "/apps/waits/users/u/sessions/s").send().await.unwrap();
+    assert_eq!(deleted.status(), 204);
+    let key = SessionKey::new("waits", "u", "s");
+    // As a tool of the run would.
+    host.services.artifacts.save(&key, "late", &Part::text("hi")).await.unwrap();
+    host.signals.resume.add_permits(1);
+    problem(run.await.unwrap().unwrap(), 404, "SESSION_NOT_FOUND").await;
     assert!(host.services.artifacts.list(&key).await.unwrap().is_empty());
 }
