@@ -18,7 +18,16 @@ use self::gen_ai::{ModelCalls, ModelSeries};
 use self::label_values::{LabelValue, SeriesByLabel};
 
 /// The codes of the host itself, sorted. Components choose their own ones, which are counted together.
-const ERROR_CODES: [&str; 64] = [
+const ERROR_CODES: [&str; 73] = [
+    "A2A_BAD_RESPONSE",
+    "A2A_CARD",
+    "A2A_CONFIGURATION",
+    "A2A_NOT_ALLOWED",
+    "A2A_REFUSED",
+    "A2A_TASK_FAILED",
+    "A2A_TIMEOUT",
+    "A2A_TOO_LARGE",
+    "A2A_UNREACHABLE",
     "AGENT_FAILED",
     "BAD_INPUT",
     "CALLBACK_FAILED",

@@ -83,6 +83,7 @@ async fn converse(
         Ok(permit) => permit,
         Err(error) => return session.close(&LiveEnd::refused(error)).await,
     };
+    let sender = LiveSender { state: state.clone(), credentials, app: app.name.clone(), user: request.user.clone() };
     let started = state.runner().run_live(app, request, queue).await;
     // The run counts from here on, as long as the connection is open.
     drop(permit);
