@@ -43,6 +43,7 @@ impl FallbackModel {
         let is_batched = [one, other].iter().any(|model| model.response_grouping == ResponseGrouping::Batched);
         ModelCapabilities {
             schema_with_tools: one.schema_with_tools && other.schema_with_tools,
+            lacks_response_schema: one.lacks_response_schema || other.lacks_response_schema,
             built_in_tools: one.built_in_tools && other.built_in_tools,
             live: one.live && other.live,
             // Every model accepts responses after the last of the calls.

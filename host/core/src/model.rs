@@ -284,6 +284,9 @@ pub struct ModelCapabilities {
     /// True if the model keeps to a response schema even if the request has tools. Otherwise the final answer is
     /// requested as a tool call.
     pub schema_with_tools: bool,
+    /// True if the model keeps to no response schema at all. Then the final answer is requested as a tool call even
+    /// without other tools.
+    pub lacks_response_schema: bool,
     /// True if the provider runs tools itself, such as a web search ([`LlmRequest::model_tools`]).
     pub built_in_tools: bool,
     /// The order of consecutive function calls and their responses that the model expects in a prompt.

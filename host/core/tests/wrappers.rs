@@ -289,6 +289,7 @@ fn a_wrapped_toolset_gets_every_call() {
 
 const CAPABILITIES: ModelCapabilities = ModelCapabilities {
     schema_with_tools: true,
+    lacks_response_schema: true,
     built_in_tools: true,
     response_grouping: ResponseGrouping::Batched,
     live: true,

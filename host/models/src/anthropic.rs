@@ -5,8 +5,10 @@
 //! cache.
 
 mod messages;
+mod schema;
 mod settings;
 mod streamed;
+mod version;
 mod wire;
 
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use bytes::Bytes;
 use hatchery_core::{HttpOptions, LlmRequest, LlmResponse, Model, ModelCapabilities, ModelError, StreamingMode};
 use reqwest::Url;
 
-use crate::capabilities::anthropic_capabilities;
+pub(crate) use self::version::ClaudeVersion;
+use crate::capabilities::{anthropic_capabilities, vertex_claude_capabilities};
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
@@ -49,8 +52,8 @@ impl ModelProvider for AnthropicProvider {
         &["claude-*", "anthropic/*"]
     }
 
-    fn capabilities(&self, _name: &str) -> ModelCapabilities {
-        anthropic_capabilities()
+    fn capabilities(&self, name: &str) -> ModelCapabilities {
+        anthropic_capabilities(name)
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {
@@ -95,7 +98,10 @@ pub(crate) fn on_vertex(path: VertexPath, endpoint: Endpoint) -> Arc<dyn Model> 
 
 impl WireFormat for MessagesFormat {
     fn capabilities(&self) -> ModelCapabilities {
-        anthropic_capabilities()
+        match self.route {
+            Route::Messages(_) => anthropic_capabilities(&self.model),
+            Route::Vertex(_) => vertex_claude_capabilities(),
+        }
     }
 
     async fn url(&self, endpoint: &Endpoint, streaming_mode: StreamingMode) -> Result<Url, ModelError> {
@@ -111,10 +117,10 @@ impl WireFormat for MessagesFormat {
 
     fn body(&self, request: &LlmRequest, _: &HttpOptions, streaming_mode: StreamingMode) -> Result<Bytes, String> {
         let target = match self.route {
-            Route::Messages(_) => wire::Target::Model(&self.model),
-            Route::Vertex(_) => wire::Target::ApiVersion(VERTEX_VERSION),
+            Route::Messages(_) => wire::Target::Anthropic,
+            Route::Vertex(_) => wire::Target::Vertex { api_version: VERTEX_VERSION },
         };
-        to_json(&wire::request(target, request, streaming_mode)?)
+        to_json(&wire::request(&self.model, target, request, streaming_mode)?)
     }
 
     fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse, ModelError> {

@@ -2,6 +2,8 @@
 
 use hatchery_core::{ModelCapabilities, ResponseGrouping};
 
+use crate::anthropic::ClaudeVersion;
+
 /// Returns the capabilities of the Gemini model of this name, which may be a full one
 /// (`projects/…/models/gemini-3-pro`). `None` if the name is not one of a Gemini model.
 pub(crate) fn gemini_capabilities(name: &str) -> Option<ModelCapabilities> {
@@ -12,6 +14,7 @@ pub(crate) fn gemini_capabilities(name: &str) -> Option<ModelCapabilities> {
         schema_with_tools: major.is_some_and(|major| major >= 3),
         built_in_tools: major.is_some_and(|major| major >= 2) || version.ends_with("-latest"),
         response_grouping: response_grouping(name),
+        lacks_response_schema: false,
         live: version.contains("live") || version.contains("native-audio"),
     })
 }
@@ -27,9 +30,16 @@ pub(crate) fn openai_capabilities(name: &str) -> ModelCapabilities {
     ModelCapabilities { live: false, ..capabilities }
 }
 
-/// Returns the capabilities of the models of Anthropic.
-pub(crate) fn anthropic_capabilities() -> ModelCapabilities {
-    ModelCapabilities::default()
+/// Returns the capabilities of the model of Anthropic of this name.
+pub(crate) fn anthropic_capabilities(name: &str) -> ModelCapabilities {
+    let lacks_response_schema = !ClaudeVersion::of(name).has_schemas();
+    ModelCapabilities { lacks_response_schema, ..ModelCapabilities::default() }
+}
+
+/// Returns the capabilities of the models of Anthropic in Vertex AI, where schemas are off unless a policy of the
+/// organization allows them.
+pub(crate) fn vertex_claude_capabilities() -> ModelCapabilities {
+    ModelCapabilities { lacks_response_schema: true, ..ModelCapabilities::default() }
 }
 
 /// Returns the capabilities of a model of a compatible server, where only the family of the model is known.

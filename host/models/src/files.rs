@@ -17,8 +17,24 @@ fn is_text_type(mime_type: &str) -> bool {
     let kind = mime_type.strip_prefix("application/").unwrap_or_default();
     mime_type.starts_with("text/")
         || matches!(kind, "json" | "xml" | "yaml" | "x-yaml" | "javascript" | "x-javascript" | "x-ndjson")
-        || kind.ends_with("+json")
-        || kind.ends_with("+xml")
+        || mime_type.ends_with("+json")
+        || mime_type.ends_with("+xml")
+}
+
+/// Returns the proper name of a type of image that OpenAI and Anthropic accept. `None` for others.
+pub(crate) fn common_image(mime_type: &str) -> Option<&'static str> {
+    match mime_type.to_ascii_lowercase().as_str() {
+        "image/jpeg" | "image/jpg" => Some("image/jpeg"),
+        "image/png" => Some("image/png"),
+        "image/gif" => Some("image/gif"),
+        "image/webp" => Some("image/webp"),
+        _ => None,
+    }
+}
+
+/// Returns true for the address of a file that a provider can fetch.
+pub(crate) fn is_web_address(uri: &str) -> bool {
+    ["https://", "http://", "data:"].iter().any(|scheme| uri.starts_with(scheme))
 }
 
 /// Names an omitted file.

@@ -4,7 +4,9 @@
 //! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are not sent back,
 //! because the protocol has no field for them, and settings that are specific to Gemini are omitted.
 
+mod dialect;
 mod embeddings;
+mod family;
 mod messages;
 mod settings;
 mod streamed;
@@ -18,8 +20,10 @@ use hatchery_core::{
 };
 use reqwest::Url;
 
+pub(crate) use self::dialect::Dialect;
 use self::embeddings::OpenAiEmbedder;
-pub(crate) use self::settings::{is_strict, parameters, reasoning_effort, tool_choice_of};
+pub(crate) use self::family::Family;
+pub(crate) use self::settings::{is_strict, needs_object, tool_choice_of};
 use crate::capabilities::{compatible_capabilities, openai_capabilities};
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
@@ -40,14 +44,6 @@ struct ChatServer {
     dialect: Dialect,
 }
 
-/// Differences of chat completions between servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    OpenAi,
-    /// A server that may know the older name of a setting only.
-    Compatible,
-}
-
 const SERVERS: [ChatServer; 5] = [
     ChatServer {
         service: Service::OpenAi,
@@ -61,14 +57,14 @@ const SERVERS: [ChatServer; 5] = [
         patterns: &["openrouter/*"],
         embedder_patterns: &["openrouter/*"],
         prefix: "openrouter/",
-        dialect: Dialect::Compatible,
+        dialect: Dialect::OpenRouter,
     },
     ChatServer {
         service: Service::Ollama,
         patterns: &["ollama/*"],
         embedder_patterns: &["ollama/*"],
         prefix: "ollama/",
-        dialect: Dialect::Compatible,
+        dialect: Dialect::Ollama,
     },
     ChatServer {
         service: Service::Vllm,
@@ -127,7 +123,7 @@ impl ModelProvider for ChatProvider {
                 ModelCapabilities { live: true, ..ModelCapabilities::default() }
             }
             Dialect::OpenAi => openai_capabilities(name),
-            Dialect::Compatible => compatible_capabilities(name),
+            Dialect::OpenRouter | Dialect::Ollama | Dialect::Compatible => compatible_capabilities(name),
         }
     }
 

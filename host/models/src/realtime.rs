@@ -16,7 +16,7 @@ use serde_json::json;
 use self::protocol::RealtimeProtocol;
 use crate::http::Endpoint;
 use crate::live_socket::{SocketConnection, next_setup_frame, send_frame, within_setup_time};
-use crate::openai::parameters;
+use crate::prompt::parameters;
 
 /// The model that transcribes the user's speech, unless the run names another one.
 const TRANSCRIPTION_MODEL: &str = "gpt-4o-mini-transcribe";

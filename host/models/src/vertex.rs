@@ -8,7 +8,7 @@ use hatchery_core::{Embedder, Model, ModelCapabilities, ModelError, ModelErrorKi
 use reqwest::Url;
 
 use self::embeddings::VertexEmbedder;
-use crate::capabilities::{anthropic_capabilities, gemini_capabilities};
+use crate::capabilities::{gemini_capabilities, vertex_claude_capabilities};
 use crate::google_credentials::GoogleCredentials;
 use crate::http::{Authentication, Endpoint, Http, MODEL_WITHOUT_SETTINGS};
 use crate::provider::ModelProvider;
@@ -186,7 +186,11 @@ impl ModelProvider for VertexProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        if name.contains("claude-") { anthropic_capabilities() } else { gemini_capabilities(name).unwrap_or_default() }
+        if name.contains("claude-") {
+            vertex_claude_capabilities()
+        } else {
+            gemini_capabilities(name).unwrap_or_default()
+        }
     }
 
     fn create(&self, name: &str) -> Result<Arc<dyn Model>, ModelError> {

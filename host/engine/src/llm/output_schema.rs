@@ -1,6 +1,6 @@
 //! Structured output: makes a model answer with JSON of the agent's output schema, and validates the answer.
 //!
-//! The schema is the response schema of the request if the model supports one with tools, or if the agent has no tools.
+//! The schema is the response schema of the request if the model supports one, beside tools if the agent has some.
 //! Otherwise, and if the text contains a plan or code, the model answers by calling [`SET_MODEL_RESPONSE`]. A call that
 //! does not match the schema is an error, and the model can call again. A call that matches ends the agent's run with a
 //! last event whose text is the answer. Both depend on stored events only, so they work in a replayed run.
@@ -111,8 +111,10 @@ impl Tool for SetModelResponse {
     }
 
     async fn prepare(&self, request: &mut LlmRequest, _: &CallContext) -> Result<(), RunError> {
+        let capabilities = request.capabilities;
         let has_tools = !request.tools.is_empty() || !request.model_tools.is_empty();
-        if self.text_has_other_content || has_tools && !request.capabilities.schema_with_tools {
+        let takes_schema = if has_tools { capabilities.schema_with_tools } else { !capabilities.lacks_response_schema };
+        if self.text_has_other_content || !takes_schema {
             request.tools.push(self.declaration.clone());
             request.system_instructions.push(format!(
                 "When you have all you need, give your final answer by calling `{SET_MODEL_RESPONSE}`, and not as text. If it \

@@ -90,6 +90,15 @@ async fn with_tools_the_answer_is_requested_as_a_call() {
 }
 
 #[tokio::test]
+async fn a_model_without_response_schemas_is_asked_for_a_call_even_without_tools() {
+    let lacking = ModelCapabilities { lacks_response_schema: true, ..capabilities(false) };
+    let asked = request(lacking, Vec::new()).await;
+    assert_eq!((tools_of(&asked), asked.config.response_schema.clone()), (vec!["set_model_response"], None));
+    let other = request(capabilities(false), Vec::new()).await;
+    assert_eq!((tools_of(&other), other.config.response_schema.clone()), (Vec::new(), Some(number())));
+}
+
+#[tokio::test]
 async fn a_model_that_supports_both_gets_the_schema_with_its_tools() {
     let request = request(capabilities(true), vec![add()]).await;
     assert_eq!((tools_of(&request), request.config.response_schema.clone()), (vec!["add"], Some(number())));

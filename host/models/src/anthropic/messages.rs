@@ -95,16 +95,17 @@ impl<'a> From<ContentBlock<'a>> for CachedBlock<'a> {
 
 /// Returns the messages of a request. They alternate between user and assistant, and begin and end with the user.
 /// [`CONTINUE_TEXT`] is inserted where a message of the user is missing. The error names an answer that cannot be
-/// written as JSON.
+/// written as JSON. Files at an address are named in text unless `takes_addresses`.
 pub(super) fn messages<'a>(
     request: &'a LlmRequest,
+    takes_addresses: bool,
     cache_control: Option<&'a Value>,
 ) -> Result<Vec<Message<'a>>, String> {
     let mut messages: Vec<Message<'a>> = Vec::with_capacity(request.contents.len());
     for content in &request.contents {
         let (role, blocks) = match content.role.as_deref() {
             Some("model" | "assistant") => (Role::Assistant, assistant_blocks(content)),
-            _ => (Role::User, user_blocks(content)?),
+            _ => (Role::User, user_blocks(content, takes_addresses)?),
         };
         if blocks.is_empty() {
             continue;
@@ -163,13 +164,13 @@ fn assistant_block(part: &Part) -> Option<ContentBlock<'_>> {
     }
 }
 
-fn user_blocks(content: &Content) -> Result<Vec<CachedBlock<'_>>, String> {
+fn user_blocks(content: &Content, takes_addresses: bool) -> Result<Vec<CachedBlock<'_>>, String> {
     let mut blocks = Vec::with_capacity(content.parts.len());
     for part in content.parts.iter().filter(|part| !part.thought) {
         let block = match &part.data {
             PartData::Text(text) => text_block(text),
             PartData::InlineData(blob) => inline(blob),
-            PartData::FileData(file) => file_reference(file),
+            PartData::FileData(file) => file_reference(file, takes_addresses),
             PartData::FunctionResponse(response) => Some(tool_result(response)?),
             PartData::ExecutableCode(code) => text_block(prompt::code_fence(code.language.as_deref(), &code.code)),
             PartData::CodeExecutionResult(result) => {
@@ -217,10 +218,12 @@ fn call_id<'a>(id: Option<&'a str>, name: &str) -> Cow<'a, str> {
 /// Returns a file in the form of its type, or its name as text if there is none.
 fn inline(blob: &Blob) -> Option<ContentBlock<'_>> {
     let title = blob.display_name.as_deref();
-    let source = Source::Base64 { media_type: &blob.mime_type, data: Base64(&blob.data) };
+    let source = |media_type| Source::Base64 { media_type, data: Base64(&blob.data) };
+    if let Some(image) = files::common_image(&blob.mime_type) {
+        return Some(ContentBlock::Image { source: source(image) });
+    }
     match blob.mime_type.as_str() {
-        "image/jpeg" | "image/png" | "image/gif" | "image/webp" => Some(ContentBlock::Image { source }),
-        "application/pdf" => Some(ContentBlock::Document { source, title }),
+        pdf @ "application/pdf" => Some(ContentBlock::Document { source: source(pdf), title }),
         _ => match files::text_of(blob) {
             Some(text) if text.trim().is_empty() => None,
             Some(data) => {
@@ -231,11 +234,12 @@ fn inline(blob: &Blob) -> Option<ContentBlock<'_>> {
     }
 }
 
-fn file_reference(file: &FileData) -> Option<ContentBlock<'_>> {
+fn file_reference(file: &FileData, takes_addresses: bool) -> Option<ContentBlock<'_>> {
     let source = Source::Url { url: &file.file_uri };
-    let is_fetched = ["https://", "http://"].iter().any(|scheme| file.file_uri.starts_with(scheme));
+    // Other schemes are not fetched.
+    let is_fetched = takes_addresses && file.file_uri.starts_with("https://");
     match file.mime_type.as_deref().filter(|_| is_fetched) {
-        Some(image) if image.starts_with("image/") => Some(ContentBlock::Image { source }),
+        Some(image) if files::common_image(image).is_some() => Some(ContentBlock::Image { source }),
         Some("application/pdf") => Some(ContentBlock::Document { source, title: file.display_name.as_deref() }),
         _ => text_block(files::name_of_file(file)),
     }

@@ -1,13 +1,16 @@
 //! Settings and tools under the names of the Anthropic API.
 
+use std::borrow::Cow;
+
 use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequest};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::version::ClaudeVersion;
 use crate::prompt;
 
-/// The limit of tokens in a response, which the API requires.
-const DEFAULT_MAX_TOKENS: u64 = 8_192;
+/// The highest temperature.
+const MAX_TEMPERATURE: f64 = 1.0;
 /// The smallest budget of thinking that is accepted.
 const MIN_THINKING_BUDGET: u64 = 1_024;
 /// Keys that `httpOptions.extraBody` may not set, and the one for the prompt cache, which is not a key of the body.
@@ -25,16 +28,9 @@ pub(super) enum ToolJson<'a> {
 pub(super) struct Tool<'a> {
     name: &'a str,
     description: &'a str,
-    input_schema: InputSchema<'a>,
+    input_schema: Cow<'a, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<&'a Value>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum InputSchema<'a> {
-    Given(&'a Value),
-    None { r#type: &'static str, properties: JsonMap },
 }
 
 /// Returns the tools. The error names a tool of the model that belongs to another provider.
@@ -48,10 +44,7 @@ pub(super) fn tools(request: &LlmRequest) -> Result<Vec<ToolJson<'_>>, String> {
 }
 
 fn function(tool: &FunctionDeclaration) -> Tool<'_> {
-    let input_schema = match &tool.parameters {
-        Some(parameters) => InputSchema::Given(parameters),
-        None => InputSchema::None { r#type: "object", properties: JsonMap::new() },
-    };
+    let input_schema = prompt::parameters(tool);
     Tool { name: &tool.name, description: &tool.description, input_schema, cache_control: None }
 }
 
@@ -67,23 +60,36 @@ pub(super) fn cache_control(config: &GenerateContentConfig) -> Option<&Value> {
     config.extra.get("httpOptions")?.get("extraBody")?.get(CACHE_CONTROL).filter(|value| value.is_object())
 }
 
-/// Returns the settings as keys of the body.
-pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
+/// Returns the settings as keys of the body, without those that the model refuses. `format` is the schema of the answer.
+pub(super) fn settings(
+    version: ClaudeVersion,
+    has_tools: bool,
+    format: Option<Value>,
+    config: &GenerateContentConfig,
+) -> JsonMap {
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             settings.insert(key.to_owned(), value);
         }
     };
-    let thinking = config.extra.get("thinkingConfig").map(Thinking::new);
-    let budget = thinking.as_ref().and_then(|thinking| thinking.budget).unwrap_or(0);
-    set("max_tokens", Some(config.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS.saturating_add(budget)).into()));
-    set("temperature", config.temperature.map(Value::from));
-    set("top_p", config.top_p.map(Value::from));
-    set("top_k", config.top_k.map(|top_k| Value::from(top_k as u64)));
-    set("stop_sequences", config.stop_sequences.clone().map(Value::from));
-    set("tool_choice", config.extra.get("toolConfig").and_then(tool_choice));
-    set("output_config", output_config(config, thinking.as_ref()));
+    let thinking = config.extra.get("thinkingConfig");
+    let thinking = thinking.and_then(|thinking| Thinking::new(thinking, version, config.max_output_tokens));
+    let is_thinking = thinking.as_ref().is_some_and(|thinking| thinking.mode != ThinkingMode::Disabled);
+    let max_tokens = version.default_max_tokens().saturating_add(thinking.as_ref().map_or(0, Thinking::budget));
+    set("max_tokens", Some(config.max_output_tokens.unwrap_or(max_tokens).into()));
+    if version.is_sampled() && !is_thinking {
+        let both = version.takes_temperature_with_top_p() || config.temperature.is_none();
+        set("temperature", config.temperature.map(|temperature| temperature.min(MAX_TEMPERATURE).into()));
+        set("top_p", config.top_p.filter(|_| both).map(Value::from));
+        set("top_k", config.top_k.map(|top_k| Value::from(top_k as u64)));
+    }
+    set("stop_sequences", config.stop_sequences.as_deref().and_then(stop_sequences));
+    // A model that thinks cannot be forced to call a tool.
+    let choice = config.extra.get("toolConfig").filter(|_| has_tools).and_then(tool_choice);
+    set("tool_choice", choice.filter(|choice| !is_thinking || !is_forced(choice)));
+    let effort = thinking.as_ref().filter(|_| version.thinks_adaptively()).and_then(|thinking| thinking.effort);
+    set("output_config", output_config(effort, format));
     set("thinking", thinking.map(|thinking| thinking.json()));
     for (key, value) in prompt::extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
         set(key, Some(value.clone()));
@@ -91,65 +97,101 @@ pub(super) fn settings(config: &GenerateContentConfig) -> JsonMap {
     settings
 }
 
+/// Returns the sequences with a visible character; others are refused.
+fn stop_sequences(sequences: &[String]) -> Option<Value> {
+    let visible: Vec<_> = sequences.iter().filter(|sequence| !sequence.trim().is_empty()).cloned().collect();
+    (!visible.is_empty()).then(|| visible.into())
+}
+
 /// The setting `thinkingConfig`.
 struct Thinking {
-    /// `None` if the model decides.
-    budget: Option<u64>,
+    mode: ThinkingMode,
     /// True if summaries of the thoughts are returned.
     are_shown: bool,
     effort: Option<&'static str>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ThinkingMode {
+    Disabled,
+    /// A number of tokens.
+    Budget(u64),
+    /// The model decides.
+    Adaptive,
+}
+
 impl Thinking {
-    fn new(config: &Value) -> Self {
-        let budget = config.get("thinkingBudget").and_then(Value::as_u64);
+    /// `limit` is the limit of tokens in the response, which must exceed the budget. `None` if the model does not think.
+    fn new(config: &Value, version: ClaudeVersion, limit: Option<u64>) -> Option<Self> {
         let level = config.get("thinkingLevel").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
-        Self {
-            budget: budget.map(|budget| if budget == 0 { 0 } else { budget.max(MIN_THINKING_BUDGET) }),
-            are_shown: config.get("includeThoughts").and_then(Value::as_bool).unwrap_or(false),
-            effort: match level.as_str() {
-                "minimal" | "low" => Some("low"),
-                "medium" => Some("medium"),
-                "high" => Some("high"),
-                _ => None,
-            },
+        let effort = match level.as_str() {
+            "minimal" | "low" => Some("low"),
+            "medium" => Some("medium"),
+            "high" => Some("high"),
+            _ => None,
+        };
+        let mode = match config.get("thinkingBudget").and_then(Value::as_u64) {
+            _ if !version.can_think() => return None,
+            // Newer models refuse to be told not to think.
+            Some(0) if !version.has_thinking_budget() => return None,
+            Some(0) => ThinkingMode::Disabled,
+            Some(budget) if version.has_thinking_budget() => ThinkingMode::Budget(budget_within(budget, limit)?),
+            None if !version.thinks_adaptively() => ThinkingMode::Budget(budget_within(budget_of(effort), limit)?),
+            _ => ThinkingMode::Adaptive,
+        };
+        let are_shown = config.get("includeThoughts").and_then(Value::as_bool).unwrap_or(false);
+        Some(Self { mode, are_shown, effort })
+    }
+
+    fn budget(&self) -> u64 {
+        match self.mode {
+            ThinkingMode::Budget(budget) => budget,
+            ThinkingMode::Disabled | ThinkingMode::Adaptive => 0,
         }
     }
 
     fn json(&self) -> Value {
-        match self.budget {
-            Some(0) => json!({ "type": "disabled" }),
-            Some(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
-            None if self.are_shown => json!({ "type": "adaptive", "display": "summarized" }),
-            None => json!({ "type": "adaptive" }),
+        match self.mode {
+            ThinkingMode::Disabled => json!({ "type": "disabled" }),
+            ThinkingMode::Budget(budget) => json!({ "type": "enabled", "budget_tokens": budget }),
+            ThinkingMode::Adaptive if self.are_shown => json!({ "type": "adaptive", "display": "summarized" }),
+            ThinkingMode::Adaptive => json!({ "type": "adaptive" }),
         }
     }
 }
 
-fn output_config(config: &GenerateContentConfig, thinking: Option<&Thinking>) -> Option<Value> {
+/// Returns the budget of an effort, for models that cannot decide by themselves.
+fn budget_of(effort: Option<&str>) -> u64 {
+    match effort {
+        Some("low") => MIN_THINKING_BUDGET,
+        Some("high") => 16_384,
+        _ => 4_096,
+    }
+}
+
+/// Returns a budget that leaves tokens for the answer. `None` if the limit is too low for thinking.
+fn budget_within(budget: u64, limit: Option<u64>) -> Option<u64> {
+    let budget = budget.max(MIN_THINKING_BUDGET);
+    match limit {
+        Some(limit) if limit <= MIN_THINKING_BUDGET => None,
+        Some(limit) if limit <= budget => Some((limit / 2).max(MIN_THINKING_BUDGET)),
+        _ => Some(budget),
+    }
+}
+
+fn output_config(effort: Option<&str>, format: Option<Value>) -> Option<Value> {
     let mut output = JsonMap::new();
-    if let Some(effort) = thinking.and_then(|thinking| thinking.effort) {
+    if let Some(effort) = effort {
         output.insert("effort".to_owned(), effort.into());
     }
-    if let Some(schema) = &config.response_schema {
-        output.insert("format".to_owned(), json!({ "type": "json_schema", "schema": close_objects(schema) }));
+    if let Some(schema) = format {
+        output.insert("format".to_owned(), json!({ "type": "json_schema", "schema": schema }));
     }
     (!output.is_empty()).then_some(Value::Object(output))
 }
 
-/// Returns a schema in which objects accept no other properties, which the API requires.
-fn close_objects(schema: &Value) -> Value {
-    match schema {
-        Value::Object(map) => {
-            let mut map: JsonMap = map.iter().map(|(key, value)| (key.clone(), close_objects(value))).collect();
-            if map.get("type").is_some_and(|kind| kind == "object") {
-                map.entry("additionalProperties").or_insert(Value::Bool(false));
-            }
-            Value::Object(map)
-        }
-        Value::Array(items) => items.iter().map(close_objects).collect(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => schema.clone(),
-    }
+fn is_forced(choice: &Value) -> bool {
+    choice.get("type").is_some_and(|kind| kind == "any" || kind == "tool")
 }
 
 fn tool_choice(tool_config: &Value) -> Option<Value> {

@@ -8,15 +8,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::messages::{CachedBlock, Message, messages};
+use super::schema::accepted_schema;
 use super::settings::{ToolJson, cache_control, mark_last, settings, tools};
+use super::version::ClaudeVersion;
 use crate::failure::Origin;
 use crate::finish;
+use crate::prompt::schema_instruction;
 use crate::signatures::SignatureKind;
 
-/// Where the model name is: in the body, or in the URL of Vertex AI.
-pub(super) enum Target<'a> {
-    Model(&'a str),
-    ApiVersion(&'static str),
+/// The API that a request is sent to.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Target {
+    Anthropic,
+    /// Vertex AI, where the model's name is in the URL. It accepts no addresses of files, and no schemas unless a policy
+    /// of the organization allows them.
+    Vertex {
+        api_version: &'static str,
+    },
 }
 
 #[derive(Serialize)]
@@ -38,13 +46,24 @@ pub(super) struct RequestJson<'a> {
 
 /// Returns the body of a request. The error names the content that the protocol cannot represent.
 pub(super) fn request<'a>(
-    target: Target<'a>,
+    model: &'a str,
+    target: Target,
     request: &'a LlmRequest,
     streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
+    let version = ClaudeVersion::of(model);
     let cache_control = cache_control(&request.config);
     let mut tools = tools(request)?;
-    let instructions = request.system_instructions.join("\n\n");
+    let (model, anthropic_version) = match target {
+        Target::Anthropic => (Some(model), None),
+        Target::Vertex { api_version } => (None, Some(api_version)),
+    };
+    let is_anthropic = model.is_some();
+    let schema = request.config.response_schema.as_ref();
+    let format = schema.filter(|_| is_anthropic && version.has_schemas()).and_then(accepted_schema);
+    let by_schema = schema.filter(|_| format.is_none()).map(schema_instruction);
+    let instructions: Vec<_> = request.system_instructions.iter().chain(&by_schema).map(String::as_str).collect();
+    let instructions = instructions.join("\n\n");
     let system = if instructions.trim().is_empty() {
         mark_last(&mut tools, cache_control);
         Vec::new()
@@ -52,18 +71,14 @@ pub(super) fn request<'a>(
         // The mark covers the tools too, which come before the instructions in the cache.
         vec![CachedBlock::text(instructions).with_cache_control(cache_control)]
     };
-    let (model, anthropic_version) = match target {
-        Target::Model(model) => (Some(model), None),
-        Target::ApiVersion(version) => (None, Some(version)),
-    };
     Ok(RequestJson {
         model,
         anthropic_version,
         system,
-        messages: messages(request, cache_control)?,
+        messages: messages(request, is_anthropic, cache_control)?,
+        settings: settings(version, !tools.is_empty(), format, &request.config),
         tools,
         stream: streaming_mode == StreamingMode::On,
-        settings: settings(&request.config),
     })
 }
 

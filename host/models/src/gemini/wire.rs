@@ -35,6 +35,16 @@ const UNSUPPORTED: [&str; 2] = ["httpOptions", "automaticFunctionCalling"];
 /// A setting outside of `generationConfig` that only Vertex AI has.
 const LABELS: &str = "labels";
 
+/// Settings that only Vertex AI has, and those that only the Gemini API has. Each API refuses the others.
+const VERTEX_ONLY: [&str; 4] = [LABELS, "audioTimestamp", "routingConfig", "modelSelectionConfig"];
+const GEMINI_API_ONLY: [&str; 1] = ["enableEnhancedCivicAnswers"];
+
+/// The settings of function calls in `toolConfig`, in both spellings.
+const FUNCTION_CALLING: [&str; 2] = ["functionCallingConfig", "function_calling_config"];
+
+/// Stands in for the signature of a call that another model made. Gemini 3 refuses calls without a signature.
+const STAND_IN_SIGNATURE: &str = "skip_thought_signature_validator";
+
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 4] = ["contents", "systemInstruction", "tools", "generationConfig"];
 
@@ -54,6 +64,9 @@ pub(super) fn request(
 ) -> Result<Bytes, String> {
     let (generation_config, mut top_level) = settings(backend, &request.config)
         .map_err(|error| format!("the settings of the model cannot be written as JSON: {error}"))?;
+    if request.tools.is_empty() {
+        remove_function_calling(&mut top_level);
+    }
     let extra = options.extra_body.iter().filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()));
     top_level.extend(extra.map(|(key, value)| (key.clone(), value.clone())));
     let instructions = (!request.system_instructions.is_empty()).then(|| request.system_instructions.join("\n\n"));
@@ -61,13 +74,24 @@ pub(super) fn request(
     let (first_message, instructions) =
         if model.starts_with("gemma-") { (instructions, None) } else { (None, instructions) };
     let body = RequestJson {
-        contents: Contents { first_message, request },
+        contents: Contents { first_message, request, signs_calls: model.contains("gemini-3") },
         system_instruction: instructions.map(|text| Instruction { parts: [TextJson { text }] }),
         tools: tools(request),
         generation_config,
         top_level,
     };
     to_json(&body)
+}
+
+/// Removes the settings of function calls, which are refused in a request without functions.
+fn remove_function_calling(top_level: &mut JsonMap) {
+    for key in ["toolConfig", "tool_config"] {
+        let Some(Value::Object(tool_config)) = top_level.get_mut(key) else { continue };
+        tool_config.retain(|key, _| !FUNCTION_CALLING.contains(&key.as_str()));
+        if tool_config.is_empty() {
+            top_level.shift_remove(key);
+        }
+    }
 }
 
 fn tools(request: &LlmRequest) -> Vec<ToolJson<'_>> {
@@ -83,7 +107,8 @@ fn settings(backend: Backend, config: &GenerateContentConfig) -> Result<(JsonMap
     for (key, value) in all {
         match key.as_str() {
             key if UNSUPPORTED.contains(&key) => {}
-            LABELS if backend == Backend::GeminiApi => {}
+            key if backend == Backend::GeminiApi && VERTEX_ONLY.contains(&key) => {}
+            key if backend == Backend::VertexAi && GEMINI_API_ONLY.contains(&key) => {}
             key if key == LABELS || TOP_LEVEL.contains(&key) => {
                 top_level.insert(key.to_owned(), value);
             }
@@ -161,25 +186,28 @@ struct Contents<'a> {
     /// A user message before the conversation.
     first_message: Option<String>,
     request: &'a LlmRequest,
+    /// True if each message with calls needs a signature.
+    signs_calls: bool,
 }
 
 impl Serialize for Contents<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut contents = serializer.serialize_seq(None)?;
         let continue_parts = [Part::text(CONTINUE_TEXT)];
-        let continue_message = ContentJson { role: USER, parts: Parts(&continue_parts) };
+        let continue_message = ContentJson { role: USER, parts: Parts::new(&continue_parts) };
         let mut may_call = self.first_message.is_some();
         let mut ends_with_user = false;
         if let Some(text) = &self.first_message {
             let parts = [Part::text(text)];
-            contents.serialize_element(&ContentJson { role: USER, parts: Parts(&parts) })?;
+            contents.serialize_element(&ContentJson { role: USER, parts: Parts::new(&parts) })?;
         }
         for content in self.request.contents.iter().filter(|content| content.parts.iter().any(is_sent)) {
             let has_calls = content.function_calls().next().is_some();
             if has_calls && !may_call {
                 contents.serialize_element(&continue_message)?;
             }
-            contents.serialize_element(&ContentJson { role: role(content), parts: Parts(&content.parts) })?;
+            let parts = Parts { signs_calls: self.signs_calls, ..Parts::new(&content.parts) };
+            contents.serialize_element(&ContentJson { role: role(content), parts })?;
             ends_with_user = role(content) == USER;
             // Consecutive calls are one turn of the model.
             may_call = ends_with_user || has_calls;
@@ -191,11 +219,11 @@ impl Serialize for Contents<'_> {
     }
 }
 
-fn role(content: &Content) -> &str {
+/// Returns the role of a message. Gemini has two, and refuses others.
+fn role(content: &Content) -> &'static str {
     match content.role.as_deref() {
-        None | Some("") => USER,
-        Some("assistant") => "model",
-        Some(role) => role,
+        Some("model" | "assistant") => "model",
+        _ => USER,
     }
 }
 
@@ -205,24 +233,46 @@ struct ContentJson<'a> {
     parts: Parts<'a>,
 }
 
-struct Parts<'a>(&'a [Part]);
+struct Parts<'a> {
+    parts: &'a [Part],
+    /// True if the first call needs a signature.
+    signs_calls: bool,
+}
 
-impl Serialize for Parts<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.iter().filter(|part| is_sent(part)).map(PartRef))
+impl<'a> Parts<'a> {
+    fn new(parts: &'a [Part]) -> Self {
+        Self { parts, signs_calls: false }
     }
 }
 
-/// Returns false for a part that consists of the signature of another provider only.
-fn is_sent(part: &Part) -> bool {
-    part.data != PartData::Other || part.thought_signature.is_none() || signatures::unmarked_signature(part).is_some()
+impl Serialize for Parts<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let is_call = |part: &Part| matches!(part.data, PartData::FunctionCall(_));
+        let signed = self.parts.iter().position(is_call).filter(|_| self.signs_calls);
+        let sent = self.parts.iter().enumerate().filter(|(_, part)| is_sent(part));
+        serializer.collect_seq(sent.map(|(index, part)| PartRef { part, needs_signature: Some(index) == signed }))
+    }
 }
 
-struct PartRef<'a>(&'a Part);
+/// Returns false for a part that consists of the signature of another provider only, and for an empty text, which is
+/// refused unless it carries a signature.
+fn is_sent(part: &Part) -> bool {
+    let is_empty = match &part.data {
+        PartData::Text(text) => text.is_empty(),
+        PartData::Other => part.thought_signature.is_some(),
+        _ => false,
+    };
+    !is_empty || signatures::unmarked_signature(part).is_some()
+}
+
+struct PartRef<'a> {
+    part: &'a Part,
+    needs_signature: bool,
+}
 
 impl Serialize for PartRef<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let part = self.0;
+        let part = self.part;
         let mut map = serializer.serialize_map(None)?;
         match &part.data {
             PartData::Other => {}
@@ -250,6 +300,8 @@ impl Serialize for PartRef<'_> {
         }
         if let Some(signature) = signatures::unmarked_signature(part) {
             map.serialize_entry("thoughtSignature", &Base64(signature))?;
+        } else if self.needs_signature {
+            map.serialize_entry("thoughtSignature", STAND_IN_SIGNATURE)?;
         }
         for (key, value) in &part.extra {
             map.serialize_entry(key, value)?;
@@ -268,8 +320,9 @@ impl PartRef<'_> {
 
 /// Returns true for types of files that Gemini models accept.
 fn accepts(mime_type: &str) -> bool {
-    ["image/", "audio/", "video/", "text/"].iter().any(|kind| mime_type.starts_with(kind))
-        || mime_type == "application/pdf"
+    let is_media = ["image/", "audio/", "video/", "text/"].iter().any(|kind| mime_type.starts_with(kind));
+    // A vector graphic is a text.
+    is_media && mime_type != "image/svg+xml" || mime_type == "application/pdf"
 }
 
 /// Inline data without the display name, which this API rejects.

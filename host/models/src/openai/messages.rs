@@ -8,9 +8,10 @@ use hatchery_core::{
 use serde::Serialize;
 
 use super::wire::ExtraContent;
+use super::{Dialect, needs_object};
 use crate::encoding::{Base64, DataUrl};
 use crate::files;
-use crate::prompt::{call_id, code_fence};
+use crate::prompt::{CONTINUE_TEXT, JSON_INSTRUCTION, call_id, code_fence, is_json_unnamed, schema_instruction};
 use crate::signatures;
 
 #[derive(Serialize)]
@@ -87,20 +88,38 @@ struct CalledFunction<'a> {
     arguments: String,
 }
 
-/// Returns the messages of a request. The error names a call or an answer that cannot be written as JSON.
-pub(super) fn messages<'a>(model: &str, request: &'a LlmRequest) -> Result<Vec<Message<'a>>, String> {
+/// Returns the messages of a request, which end with a message of the user or a result. The error names a call or an
+/// answer that cannot be written as JSON.
+pub(super) fn messages<'a>(model: &str, dialect: Dialect, request: &'a LlmRequest) -> Result<Vec<Message<'a>>, String> {
     let mut messages = Vec::with_capacity(request.contents.len() + 1);
-    if !request.system_instructions.is_empty() {
+    let form = form_of_answer(dialect, request);
+    let instructions: Vec<_> = request.system_instructions.iter().chain(&form).map(String::as_str).collect();
+    if !instructions.is_empty() {
         let role = if is_reasoning(model) { "developer" } else { "system" };
-        messages.push(Message::System { role, content: request.system_instructions.join("\n\n") });
+        messages.push(Message::System { role, content: instructions.join("\n\n") });
     }
+    let media = Media { dialect, takes_audio: dialect.takes_audio(model) };
     for content in &request.contents {
         match content.role.as_deref() {
             Some("model" | "assistant") => messages.extend(assistant(content)?),
-            _ => user(content, &mut messages)?,
+            _ => media.user(content, &mut messages)?,
         }
     }
+    // Some servers refuse to answer a message of the model, others take it for the beginning of the answer.
+    if !matches!(messages.last(), Some(Message::User { .. } | Message::Tool { .. })) {
+        messages.push(Message::User { role: "user", content: UserContent::Text(CONTINUE_TEXT.into()) });
+    }
     Ok(messages)
+}
+
+/// Returns the instruction about the form of the answer that is needed besides the settings: a schema that they cannot
+/// have, or the word JSON, without which OpenAI refuses to answer with JSON.
+fn form_of_answer(dialect: Dialect, request: &LlmRequest) -> Option<String> {
+    match &request.config.response_schema {
+        Some(schema) => needs_object(dialect, schema).then(|| schema_instruction(schema)),
+        None if is_json_unnamed(request, &request.system_instructions) => Some(JSON_INSTRUCTION.to_owned()),
+        None => None,
+    }
 }
 
 /// Returns true for models such as `o1` and `o3-mini`. They expect system instructions in the `developer` role.
@@ -146,35 +165,77 @@ fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, St
     })
 }
 
-/// Adds the messages of a user content: first the tool results, each as its own message directly after the calls,
-/// then the other parts.
-fn user<'a>(content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
-    for response in content.function_responses() {
-        messages.push(tool_result(response)?);
-    }
-    let mut parts = Vec::new();
-    for part in content.parts.iter().filter(|part| !part.thought) {
-        match &part.data {
-            PartData::Text(text) => parts.push(text_part(text)),
-            PartData::InlineData(blob) => parts.push(inline(blob)),
-            PartData::FileData(file) => parts.push(file_reference(file)),
-            PartData::ExecutableCode(code) => parts.push(text_part(code_fence(code.language.as_deref(), &code.code))),
-            PartData::CodeExecutionResult(result) => {
-                parts.push(text_part(code_fence(None, result.output.as_deref().unwrap_or_default())));
+/// The files that a model accepts.
+#[derive(Clone, Copy)]
+struct Media {
+    dialect: Dialect,
+    takes_audio: bool,
+}
+
+impl Media {
+    /// Adds the messages of a user content: first the tool results, each as its own message directly after the calls,
+    /// then the other parts.
+    fn user<'a>(self, content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
+        for response in content.function_responses() {
+            messages.push(tool_result(response)?);
+        }
+        let mut parts = Vec::new();
+        for part in content.parts.iter().filter(|part| !part.thought) {
+            match &part.data {
+                PartData::Text(text) => parts.push(text_part(text)),
+                PartData::InlineData(blob) => parts.push(self.inline(blob)),
+                PartData::FileData(file) => parts.push(self.file_reference(file)),
+                PartData::ExecutableCode(code) => {
+                    parts.push(text_part(code_fence(code.language.as_deref(), &code.code)));
+                }
+                PartData::CodeExecutionResult(result) => {
+                    parts.push(text_part(code_fence(None, result.output.as_deref().unwrap_or_default())));
+                }
+                PartData::FunctionCall(_) | PartData::FunctionResponse(_) | PartData::Other => {}
             }
-            PartData::FunctionCall(_) | PartData::FunctionResponse(_) | PartData::Other => {}
+        }
+        let content = match parts.pop() {
+            None => return Ok(()),
+            Some(UserPart::Text { text }) if parts.is_empty() => UserContent::Text(text),
+            Some(last) => {
+                parts.push(last);
+                UserContent::Parts(parts)
+            }
+        };
+        messages.push(Message::User { role: "user", content });
+        Ok(())
+    }
+
+    /// Returns a file in the form of its type, or its name as text if the model does not accept it.
+    fn inline(self, blob: &Blob) -> UserPart<'_> {
+        let data = Base64(&blob.data);
+        if let Some(image) = self.dialect.image_type(&blob.mime_type) {
+            return UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data(image, &blob.data) } };
+        }
+        match blob.mime_type.as_str() {
+            "" => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data("image/jpeg", &blob.data) } },
+            "audio/wav" | "audio/x-wav" | "audio/wave" if self.takes_audio => {
+                UserPart::InputAudio { input_audio: Audio { data, format: "wav" } }
+            }
+            "audio/mpeg" | "audio/mp3" if self.takes_audio => {
+                UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } }
+            }
+            "application/pdf" if self.dialect.takes_pdf() => {
+                let filename = blob.display_name.as_deref().unwrap_or("document.pdf");
+                UserPart::File { file: File { filename, file_data: DataUrl::Data("application/pdf", &blob.data) } }
+            }
+            _ => text_part(files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into())),
         }
     }
-    let content = match parts.pop() {
-        None => return Ok(()),
-        Some(UserPart::Text { text }) if parts.is_empty() => UserContent::Text(text),
-        Some(last) => {
-            parts.push(last);
-            UserContent::Parts(parts)
+
+    fn file_reference(self, file: &FileData) -> UserPart<'_> {
+        let is_image = file.mime_type.as_deref().is_none_or(|kind| self.dialect.image_type(kind).is_some());
+        if is_image && self.dialect.fetches_images() && files::is_web_address(&file.file_uri) {
+            UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Address(&file.file_uri) } }
+        } else {
+            text_part(files::name_of_file(file))
         }
-    };
-    messages.push(Message::User { role: "user", content });
-    Ok(())
+    }
 }
 
 fn tool_result(response: &FunctionResponse) -> Result<Message<'_>, String> {
@@ -185,31 +246,4 @@ fn tool_result(response: &FunctionResponse) -> Result<Message<'_>, String> {
 
 fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> UserPart<'a> {
     UserPart::Text { text: text.into() }
-}
-
-/// Returns a file in the form of its type, or its name as text if chat completions have no form for it.
-fn inline(blob: &Blob) -> UserPart<'_> {
-    let data = Base64(&blob.data);
-    match blob.mime_type.as_str() {
-        "" => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data("image/jpeg", &blob.data) } },
-        image if image.starts_with("image/") => {
-            UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data(image, &blob.data) } }
-        }
-        "audio/wav" | "audio/x-wav" | "audio/wave" => {
-            UserPart::InputAudio { input_audio: Audio { data, format: "wav" } }
-        }
-        "audio/mpeg" | "audio/mp3" => UserPart::InputAudio { input_audio: Audio { data, format: "mp3" } },
-        "application/pdf" => {
-            let filename = blob.display_name.as_deref().unwrap_or("document.pdf");
-            UserPart::File { file: File { filename, file_data: DataUrl::Data("application/pdf", &blob.data) } }
-        }
-        _ => text_part(files::text_of(blob).unwrap_or_else(|| files::name_of_blob(blob).into())),
-    }
-}
-
-fn file_reference(file: &FileData) -> UserPart<'_> {
-    match file.mime_type.as_deref() {
-        Some(other) if !other.starts_with("image/") => text_part(files::name_of_file(file)),
-        _ => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Address(&file.file_uri) } },
-    }
 }

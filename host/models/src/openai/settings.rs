@@ -6,8 +6,8 @@ use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequ
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::Dialect;
-use crate::prompt::extra_body;
+use super::{Dialect, Family};
+use crate::prompt::{extra_body, parameters};
 
 /// Settings that are specific to Gemini, or have another name here.
 const NOT_SENT: [&str; 15] = [
@@ -64,71 +64,60 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
     Tool { kind: "function", function: Function { name: &tool.name, description: &tool.description, parameters } }
 }
 
-/// Returns the schema of a tool's arguments. OpenAI refuses an object without `properties`, which the schema of a tool
-/// without arguments may lack.
-pub(crate) fn parameters(tool: &FunctionDeclaration) -> Cow<'_, Value> {
-    match &tool.parameters {
-        Some(Value::Object(schema))
-            if schema.get("type").is_some_and(|kind| kind == "object") && !schema.contains_key("properties") =>
-        {
-            let mut schema = schema.clone();
-            schema.insert("properties".to_owned(), json!({}));
-            Cow::Owned(Value::Object(schema))
-        }
-        Some(schema) => Cow::Borrowed(schema),
-        None => Cow::Owned(json!({ "type": "object", "properties": {} })),
-    }
-}
-
 /// Keys that a setting may not override. Otherwise an agent that may set a temperature could choose the model.
 const RESERVED_KEYS: [&str; 5] = ["model", "messages", "tools", "stream", "stream_options"];
 
-/// Returns the settings as keys of the body. `topK` has no counterpart and is omitted.
-pub(super) fn settings(dialect: Dialect, config: &GenerateContentConfig) -> JsonMap {
+/// Returns the settings as keys of the body, without those that the model refuses. `topK` has no counterpart and is
+/// omitted.
+pub(super) fn settings(model: &str, dialect: Dialect, has_tools: bool, config: &GenerateContentConfig) -> JsonMap {
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
             settings.insert(key.to_owned(), value);
         }
     };
-    set("temperature", config.temperature.map(Value::from));
-    set("top_p", config.top_p.map(Value::from));
-    let max_tokens = match dialect {
-        Dialect::OpenAi => "max_completion_tokens",
-        Dialect::Compatible => "max_tokens",
-    };
-    set(max_tokens, config.max_output_tokens.map(Value::from));
-    set("stop", config.stop_sequences.clone().map(Value::from));
-    set("presence_penalty", config.presence_penalty.map(Value::from));
-    set("frequency_penalty", config.frequency_penalty.map(Value::from));
+    let family = if dialect == Dialect::OpenAi { Family::of(model) } else { Family::Other };
+    let own: JsonMap = extra_body(config)
+        .filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    let effort = config.extra.get("thinkingConfig").and_then(|thinking| family.effort(thinking));
+    let effort = effort.filter(|_| !has_tools || family.takes_effort_beside_tools());
+    let own_effort = own.get("reasoning_effort").and_then(Value::as_str);
+    let is_sampled = family.is_sampled(own_effort.or(effort.as_deref()));
+    let takes_penalties = !family.is_reasoning();
+    set("temperature", config.temperature.filter(|_| is_sampled).map(Value::from));
+    set("top_p", config.top_p.filter(|_| is_sampled).map(Value::from));
+    set(dialect.max_tokens_key(), config.max_output_tokens.map(Value::from));
+    set("stop", config.stop_sequences.clone().filter(|_| takes_penalties).map(Value::from));
+    set("presence_penalty", config.presence_penalty.filter(|_| takes_penalties).map(Value::from));
+    set("frequency_penalty", config.frequency_penalty.filter(|_| takes_penalties).map(Value::from));
     set("seed", config.seed.map(Value::from));
-    set("response_format", response_format(config));
-    set("reasoning_effort", config.extra.get("thinkingConfig").and_then(reasoning_effort).map(Value::from));
+    set("response_format", response_format(dialect, config));
     for (key, value) in &config.extra {
         match key.as_str() {
-            "toolConfig" => set("tool_choice", tool_choice(value)),
-            "responseLogprobs" => set("logprobs", Some(value.clone())),
-            "logprobs" if value.is_number() => set("top_logprobs", Some(value.clone())),
-            "httpOptions" => {
-                for (key, value) in extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
-                    set(key, Some(value.clone()));
-                }
-            }
+            "toolConfig" if has_tools => set("tool_choice", tool_choice(value)),
+            "responseLogprobs" if is_sampled => set("logprobs", Some(value.clone())),
+            "logprobs" if value.is_number() && is_sampled => set("top_logprobs", Some(value.clone())),
+            "toolConfig" | "responseLogprobs" | "logprobs" | "httpOptions" => {}
             key if NOT_SENT.contains(&key) || RESERVED_KEYS.contains(&key) => {}
             key => set(key, Some(value.clone())),
         }
     }
+    set("reasoning_effort", effort.map(Value::from));
+    settings.extend(own);
     settings
 }
 
-/// Returns the effort of reasoning for a `thinkingConfig`. A budget has no counterpart.
-pub(crate) fn reasoning_effort(thinking: &Value) -> Option<String> {
-    let level = thinking.get("thinkingLevel")?.as_str()?.to_ascii_lowercase();
-    (level != "thinking_level_unspecified").then_some(level)
+/// Returns true if this schema needs to be one of an object, and is not: OpenAI refuses others as the schema of an
+/// answer.
+pub(crate) fn needs_object(dialect: Dialect, schema: &Value) -> bool {
+    dialect == Dialect::OpenAi && schema.get("type").is_none_or(|kind| kind != "object")
 }
 
-fn response_format(config: &GenerateContentConfig) -> Option<Value> {
+fn response_format(dialect: Dialect, config: &GenerateContentConfig) -> Option<Value> {
     match (&config.response_schema, config.response_mime_type.as_deref()) {
+        (Some(schema), _) if needs_object(dialect, schema) => None,
         (Some(schema), _) => {
             let strict = is_strict(schema);
             Some(json!({
@@ -141,25 +130,66 @@ fn response_format(config: &GenerateContentConfig) -> Option<Value> {
     }
 }
 
-/// Returns true if a schema is valid in strict mode: each object is closed and each property is required.
+/// Keywords that strict mode refuses.
+const NOT_STRICT: [&str; 20] = [
+    "allOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "default",
+    "minLength",
+    "maxLength",
+    "uniqueItems",
+    "contains",
+    "prefixItems",
+    "minProperties",
+    "maxProperties",
+    "propertyNames",
+    "patternProperties",
+    "dependentRequired",
+    "dependentSchemas",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+];
+
+/// The formats of texts in strict mode.
+const STRICT_FORMATS: [&str; 9] =
+    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+
+/// Returns true if a schema is valid in strict mode: each object is closed, each property is required, and there is no
+/// other keyword than strict mode knows.
 pub(crate) fn is_strict(schema: &Value) -> bool {
-    match schema {
-        Value::Object(schema) => {
-            let is_closed = match schema.get("properties").and_then(Value::as_object) {
-                Some(properties) => {
-                    let required = schema.get("required").and_then(Value::as_array);
-                    schema.get("additionalProperties") == Some(&Value::Bool(false))
-                        && properties
-                            .keys()
-                            .all(|key| required.is_some_and(|required| required.iter().any(|name| name == key)))
-                }
-                None => schema.get("type").is_none_or(|kind| kind != "object"),
-            };
-            is_closed && schema.values().all(is_strict)
-        }
-        Value::Array(items) => items.iter().all(is_strict),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
+    let Some(schema) = schema.as_object() else { return false };
+    let has = |key: &str| schema.contains_key(key);
+    let is_typed = ["type", "anyOf", "$ref", "enum", "const"].into_iter().any(has);
+    let is_known = !NOT_STRICT.into_iter().any(has) && !(has("$ref") && schema.len() > 1);
+    let is_format = |format: &Value| STRICT_FORMATS.iter().any(|strict| format == strict);
+    is_typed
+        && is_known
+        && schema.get("format").is_none_or(is_format)
+        && is_closed(schema)
+        && ["properties", "$defs", "definitions"]
+            .into_iter()
+            .filter_map(|key| schema.get(key)?.as_object())
+            .all(all_strict)
+        && schema.get("items").is_none_or(is_strict)
+        && schema.get("anyOf").and_then(Value::as_array).is_none_or(|schemas| schemas.iter().all(is_strict))
+}
+
+fn all_strict(schemas: &JsonMap) -> bool {
+    schemas.values().all(is_strict)
+}
+
+/// Returns true unless the schema is one of an object with optional or further properties.
+fn is_closed(schema: &JsonMap) -> bool {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return schema.get("type").is_none_or(|kind| kind != "object");
+    };
+    let required = schema.get("required").and_then(Value::as_array);
+    let is_required = |key: &String| required.is_some_and(|required| required.iter().any(|name| name == key));
+    schema.get("additionalProperties") == Some(&Value::Bool(false)) && properties.keys().all(is_required)
 }
 
 fn tool_choice(tool_config: &Value) -> Option<Value> {
@@ -190,6 +220,6 @@ mod tests {
             .map(|key| ((*key).to_owned(), json!("other")))
             .chain([("user".to_owned(), json!("ada"))]);
         let config = GenerateContentConfig { extra: extra.collect(), ..GenerateContentConfig::default() };
-        assert_eq!(Value::Object(settings(Dialect::OpenAi, &config)), json!({"user": "ada"}));
+        assert_eq!(Value::Object(settings("gpt-4.1", Dialect::OpenAi, false, &config)), json!({"user": "ada"}));
     }
 }

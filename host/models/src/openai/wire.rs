@@ -41,13 +41,14 @@ pub(super) fn request<'a>(
     streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
     let stream = streaming_mode == StreamingMode::On;
+    let tools = tools(request)?;
     Ok(RequestJson {
         model,
-        messages: messages(model, request)?,
-        tools: tools(request)?,
+        messages: messages(model, dialect, request)?,
+        settings: settings(model, dialect, !tools.is_empty(), &request.config),
+        tools,
         stream,
         stream_options: stream.then_some(StreamOptions { include_usage: true }),
-        settings: settings(dialect, &request.config),
     })
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::encoding::DataUrl;
 use crate::files;
-use crate::prompt::{call_id, code_fence};
+use crate::prompt::{CONTINUE_TEXT, JSON_INSTRUCTION, call_id, code_fence, is_json_unnamed};
 use crate::signatures::SignatureKind;
 
 #[derive(Serialize)]
@@ -24,6 +24,7 @@ pub(super) enum Item<'a> {
 pub(super) enum Role {
     User,
     Assistant,
+    System,
 }
 
 #[derive(Serialize)]
@@ -48,7 +49,21 @@ pub(super) enum Summary<'a> {
     SummaryText { text: &'a str },
 }
 
-/// Returns the input of a request. The error names a call or an answer that cannot be written as JSON.
+/// Returns the input of a request, which is never empty, as the API requires. The error names a call or an answer that
+/// cannot be written as JSON.
+pub(super) fn input(request: &LlmRequest) -> Result<Vec<Item<'_>>, String> {
+    let mut items = items(request)?;
+    // The API looks for the word JSON in the input only.
+    if is_json_unnamed(request, &[]) {
+        items.insert(0, Item::Message { role: Role::System, content: vec![input_text(JSON_INSTRUCTION)] });
+    }
+    if items.is_empty() {
+        items.push(Item::Message { role: Role::User, content: vec![input_text(CONTINUE_TEXT)] });
+    }
+    Ok(items)
+}
+
+/// Returns the conversation of a request. The error names a call or an answer that cannot be written as JSON.
 pub(super) fn items(request: &LlmRequest) -> Result<Vec<Item<'_>>, String> {
     let mut items = Vec::with_capacity(request.contents.len());
     for content in &request.contents {
@@ -142,8 +157,10 @@ fn input_text<'a>(text: impl Into<Cow<'a, str>>) -> ContentPart<'a> {
 
 /// Returns a file in the form of its type, or its name as text if there is none.
 fn inline(blob: &Blob) -> ContentPart<'_> {
+    if let Some(image) = files::common_image(&blob.mime_type) {
+        return ContentPart::InputImage { image_url: DataUrl::Data(image, &blob.data) };
+    }
     match blob.mime_type.as_str() {
-        image if image.starts_with("image/") => ContentPart::InputImage { image_url: DataUrl::Data(image, &blob.data) },
         "application/pdf" => ContentPart::InputFile(File::Inline {
             filename: blob.display_name.as_deref().unwrap_or("document.pdf"),
             file_data: DataUrl::Data("application/pdf", &blob.data),
@@ -154,11 +171,9 @@ fn inline(blob: &Blob) -> ContentPart<'_> {
 
 fn file_reference(file: &FileData) -> ContentPart<'_> {
     match file.mime_type.as_deref() {
-        None => ContentPart::InputImage { image_url: DataUrl::Address(&file.file_uri) },
-        Some(image) if image.starts_with("image/") => {
-            ContentPart::InputImage { image_url: DataUrl::Address(&file.file_uri) }
-        }
+        _ if !files::is_web_address(&file.file_uri) => input_text(files::name_of_file(file)),
         Some("application/pdf") => ContentPart::InputFile(File::Address { file_url: &file.file_uri }),
-        Some(_) => input_text(files::name_of_file(file)),
+        Some(other) if files::common_image(other).is_none() => input_text(files::name_of_file(file)),
+        _ => ContentPart::InputImage { image_url: DataUrl::Address(&file.file_uri) },
     }
 }

@@ -9,15 +9,18 @@ use hatchery_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::input::{Item, items};
+use super::input::{Item, input};
 use crate::failure::Origin;
 use crate::finish;
-use crate::openai::{is_strict, parameters, reasoning_effort, tool_choice_of};
-use crate::prompt::extra_body;
+use crate::openai::{Dialect, Family, is_strict, needs_object, tool_choice_of};
+use crate::prompt::{extra_body, parameters, schema_instruction};
 use crate::signatures::SignatureKind;
 
 /// Keys that `httpOptions.extraBody` may not set.
 const RESERVED_KEYS: [&str; 5] = ["model", "input", "instructions", "tools", "stream"];
+
+/// The lowest limit of tokens that is accepted.
+const MIN_OUTPUT_TOKENS: u64 = 16;
 
 /// The value of `include` that requests encrypted thoughts.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -59,14 +62,17 @@ pub(super) fn request<'a>(
     request: &'a LlmRequest,
     streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
-    let instructions = &request.system_instructions;
+    let schema = request.config.response_schema.as_ref().filter(|schema| needs_object(Dialect::OpenAi, schema));
+    let by_schema = schema.map(schema_instruction);
+    let instructions: Vec<_> = request.system_instructions.iter().chain(&by_schema).map(String::as_str).collect();
+    let tools = tools(request)?;
     Ok(RequestJson {
         model,
         instructions: (!instructions.is_empty()).then(|| instructions.join("\n\n")),
-        input: items(request)?,
-        tools: tools(request)?,
+        input: input(request)?,
+        settings: settings(model, !tools.is_empty(), &request.config),
+        tools,
         stream: streaming_mode == StreamingMode::On,
-        settings: settings(model, &request.config),
     })
 }
 
@@ -83,8 +89,8 @@ fn function(tool: &FunctionDeclaration) -> Tool<'_> {
     Tool { name: &tool.name, description: &tool.description, parameters: parameters(tool), strict: false }
 }
 
-/// Returns the settings as keys of the body. Those without a counterpart are omitted.
-fn settings(model: &str, config: &GenerateContentConfig) -> JsonMap {
+/// Returns the settings as keys of the body. Those without a counterpart are omitted, and those that the model refuses.
+fn settings(model: &str, has_tools: bool, config: &GenerateContentConfig) -> JsonMap {
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -92,34 +98,29 @@ fn settings(model: &str, config: &GenerateContentConfig) -> JsonMap {
         }
     };
     set("store", Some(false.into()));
-    set("include", is_reasoning(model).then(|| json!([ENCRYPTED_REASONING])));
-    set("temperature", config.temperature.map(Value::from));
-    set("top_p", config.top_p.map(Value::from));
-    set("max_output_tokens", config.max_output_tokens.map(Value::from));
+    let family = Family::of(model);
+    set("include", family.is_reasoning().then(|| json!([ENCRYPTED_REASONING])));
+    let reasoning = config.extra.get("thinkingConfig").and_then(|thinking| reasoning_config(family, thinking));
+    let own_reasoning = extra_body(config).find_map(|(key, value)| (key == "reasoning").then_some(value));
+    let effort = own_reasoning.or(reasoning.as_ref()).and_then(|reasoning| reasoning.get("effort")?.as_str());
+    let is_sampled = family.is_sampled(effort);
+    set("temperature", config.temperature.filter(|_| is_sampled).map(Value::from));
+    set("top_p", config.top_p.filter(|_| is_sampled).map(Value::from));
+    set("max_output_tokens", config.max_output_tokens.map(|most| most.max(MIN_OUTPUT_TOKENS).into()));
     set("text", text_format(config));
-    set("reasoning", config.extra.get("thinkingConfig").and_then(reasoning_config));
+    set("reasoning", reasoning);
     let one = |name: &Value| json!({ "type": "function", "name": name });
-    set("tool_choice", config.extra.get("toolConfig").and_then(|tool_config| tool_choice_of(tool_config, one)));
+    let tool_config = config.extra.get("toolConfig").filter(|_| has_tools);
+    set("tool_choice", tool_config.and_then(|tool_config| tool_choice_of(tool_config, one)));
     for (key, value) in extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
         set(key, Some(value.clone()));
     }
     settings
 }
 
-/// Returns true for reasoning models: models such as `o1` and `o3-mini`, and `gpt` from version 5 on. Others refuse to
-/// include thoughts.
-fn is_reasoning(model: &str) -> bool {
-    let mut words = model.split(['-', '.']);
-    let number = |text: &str| text.parse::<u32>().ok();
-    match words.next() {
-        Some("gpt") => words.next().and_then(number).is_some_and(|version| version >= 5) && !model.contains("-chat"),
-        Some(word) => word.strip_prefix('o').and_then(number).is_some(),
-        None => false,
-    }
-}
-
 fn text_format(config: &GenerateContentConfig) -> Option<Value> {
     let format = match (&config.response_schema, config.response_mime_type.as_deref()) {
+        (Some(schema), _) if needs_object(Dialect::OpenAi, schema) => return None,
         (Some(schema), _) => {
             json!({ "type": "json_schema", "name": "response", "schema": schema, "strict": is_strict(schema) })
         }
@@ -129,9 +130,12 @@ fn text_format(config: &GenerateContentConfig) -> Option<Value> {
     Some(json!({ "format": format }))
 }
 
-fn reasoning_config(config: &Value) -> Option<Value> {
+fn reasoning_config(family: Family, config: &Value) -> Option<Value> {
+    if family == Family::Plain {
+        return None;
+    }
     let mut reasoning = JsonMap::new();
-    if let Some(effort) = reasoning_effort(config) {
+    if let Some(effort) = family.effort(config) {
         reasoning.insert("effort".to_owned(), effort.into());
     }
     if config.get("includeThoughts").and_then(Value::as_bool) == Some(true) {

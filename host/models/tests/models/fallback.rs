@@ -93,6 +93,7 @@ fn a_list_of_models_supports_what_all_of_them_support() {
         ModelProviders::with_defaults(settings.with_key(Service::OpenAi, "o").with_key(Service::Gemini, "g"));
     let expected = ModelCapabilities {
         schema_with_tools: true,
+        lacks_response_schema: false,
         built_in_tools: false,
         response_grouping: ResponseGrouping::Batched,
         live: false,

@@ -109,6 +109,7 @@ async fn a_file_that_gemini_does_not_accept_is_named_in_text() {
         { "inlineData": { "mimeType": "application/zip", "data": "AAEC", "displayName": "a.zip" } },
         { "inlineData": { "mimeType": "application/json", "data": "e30=" } },
         { "inlineData": { "mimeType": "Application/JSON; charset=utf-8", "data": "e30=" } },
+        { "inlineData": { "mimeType": "image/svg+xml", "data": "PHN2Zy8+" } },
         { "fileData": { "mimeType": "application/zip", "fileUri": "gs://z" }, "videoMetadata": { "fps": 1 } },
         { "fileData": { "fileUri": "gs://v" } },
     ] }));
@@ -116,6 +117,7 @@ async fn a_file_that_gemini_does_not_accept_is_named_in_text() {
         { "text": "[file a.zip of type application/zip: left out, this model does not accept it]" },
         { "text": "{}" },
         { "text": "{}" },
+        { "text": "<svg/>" },
         { "text": "[file gs://z of type application/zip: left out, this model does not accept it]" },
         { "fileData": { "fileUri": "gs://v" } },
     ]);

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 mod anthropic;
+mod anthropic_settings;
 mod conformance;
 mod embeddings;
 mod fallback;
 mod gemini;
+mod gemini_requests;
 mod google_credentials;
 mod http;
 mod live;

@@ -15,9 +15,26 @@ fn ok() -> MockResponse {
 }
 
 async fn body_of(request: LlmRequest) -> Value {
+    body_for("gpt-5", request).await
+}
+
+async fn body_for(model: &str, request: LlmRequest) -> Value {
     let provider = MockProvider::start([ok()]).await;
-    generate(provider.openai().as_ref(), request).await.unwrap();
+    generate(provider.openai_named(model).as_ref(), request).await.unwrap();
     provider.requests().remove(0).body
+}
+
+/// Returns the body of a request to a server of this service, by the name of a model.
+async fn body_at(service: Service, name: &str, request: LlmRequest) -> Value {
+    let provider = MockProvider::start([ok()]).await;
+    let settings = Settings::default().with_base_url(service, provider.url.as_str()).with_key(service, "k");
+    let model = ModelProviders::with_defaults(settings).model(name).unwrap();
+    generate(model.as_ref(), request).await.unwrap();
+    provider.requests().remove(0).body
+}
+
+fn roll() -> Vec<Arc<FunctionDeclaration>> {
+    vec![Arc::new(FunctionDeclaration { name: "roll".into(), ..FunctionDeclaration::default() })]
 }
 
 async fn refused(request: LlmRequest) -> String {
@@ -137,7 +154,55 @@ async fn each_media_type_has_its_form() {
         { "type": "text", "text": "a,b" },
         { "type": "image_url", "image_url": { "url": "https://host/a.jpg" } },
     ]);
-    assert_eq!(body_of(request([media])).await["messages"][0]["content"], expected);
+    assert_eq!(body_for("gpt-4o-audio-preview", request([media])).await["messages"][0]["content"], expected);
+}
+
+#[tokio::test]
+async fn a_file_goes_to_no_server_or_model_that_refuses_its_type() {
+    let media = || {
+        request([content(json!({ "role": "user", "parts": [
+            { "inlineData": { "mimeType": "image/jpg", "data": "AAEC", "displayName": "f" } },
+            { "inlineData": { "mimeType": "image/gif", "data": "AAEC", "displayName": "f" } },
+            { "inlineData": { "mimeType": "image/heic", "data": "AAEC", "displayName": "f" } },
+            { "inlineData": { "mimeType": "image/svg+xml", "data": "PHN2Zy8+" } },
+            { "inlineData": { "mimeType": "audio/wav", "data": "AAEC", "displayName": "f" } },
+            { "inlineData": { "mimeType": "application/pdf", "data": "AAEC", "displayName": "f" } },
+            { "fileData": { "fileUri": "https://host/a.png", "mimeType": "image/png" } },
+            { "fileData": { "fileUri": "gs://bucket/a.png", "mimeType": "image/png" } },
+        ] }))])
+    };
+    let kinds = |body: Value| {
+        let kind = |part: &Value| match part["text"].as_str() {
+            Some("<svg/>") => "svg".to_owned(),
+            Some(text) if text.ends_with("left out, this model does not accept it]") => "-".to_owned(),
+            _ => part["type"].as_str().unwrap().to_owned(),
+        };
+        body["messages"][0]["content"].as_array().unwrap().iter().map(kind).collect::<Vec<_>>()
+    };
+    let openai = body_for("gpt-5", media()).await;
+    assert_eq!(openai["messages"][0]["content"][0]["image_url"]["url"], "data:image/jpeg;base64,AAEC");
+    assert_eq!(kinds(openai), ["image_url", "image_url", "-", "svg", "-", "file", "image_url", "-"]);
+    let ollama = body_at(Service::Ollama, "ollama/llava", media()).await;
+    assert_eq!(kinds(ollama), ["image_url", "-", "-", "svg", "-", "-", "-", "-"]);
+    let vllm = body_at(Service::Vllm, "vllm/qwen", media()).await;
+    assert_eq!(kinds(vllm), ["image_url", "image_url", "image_url", "svg", "input_audio", "-", "image_url", "-"]);
+    let openrouter = body_at(Service::OpenRouter, "openrouter/google/gemini", media()).await;
+    assert_eq!(
+        kinds(openrouter),
+        ["image_url", "image_url", "image_url", "svg", "input_audio", "file", "image_url", "-"]
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_ends_with_the_user_or_a_result() {
+    let last = async |history: Vec<Content>| {
+        let messages = body_of(request(history)).await["messages"].take();
+        messages.as_array().unwrap().last().unwrap()["content"].clone()
+    };
+    let go_on = "Go on from here as your instructions say, without remarking on this line.";
+    assert_eq!(last(vec![Content::user("hi"), Content::model("hello")]).await, go_on);
+    assert_eq!(last(vec![]).await, go_on);
+    assert_eq!(last(vec![Content::user("hi")]).await, "hi");
 }
 
 #[tokio::test]
@@ -204,7 +269,7 @@ async fn an_object_schema_without_properties_gets_the_key_that_openai_requires()
 
 #[tokio::test]
 async fn settings_have_the_names_of_the_protocol() {
-    let body = body_of(with_config(json!({
+    let body = body_for("gpt-4.1", with_config(json!({
         "temperature": 0.5, "topP": 0.9, "topK": 40, "maxOutputTokens": 100, "stopSequences": ["END"], "presencePenalty": 0.1,
         "frequencyPenalty": 0.2, "seed": 7, "responseMimeType": "application/json", "responseLogprobs": true, "logprobs": 3,
         "thinkingConfig": {}, "safetySettings": [],
@@ -213,12 +278,80 @@ async fn settings_have_the_names_of_the_protocol() {
     })))
     .await;
     let expected = json!({
-        "model": "gpt-5", "messages": [{ "role": "user", "content": "hi" }],
+        "model": "gpt-4.1",
+        "messages": [{ "role": "system", "content": "Answer with JSON." }, { "role": "user", "content": "hi" }],
         "temperature": 0.5, "top_p": 0.9, "max_completion_tokens": 100, "stop": ["END"], "presence_penalty": 0.1,
         "frequency_penalty": 0.2, "seed": 7, "response_format": { "type": "json_object" }, "logprobs": true, "top_logprobs": 3,
         "reasoning_effort": "low",
     });
     assert_eq!(body, expected);
+}
+
+#[tokio::test]
+async fn a_reasoning_model_gets_no_setting_that_it_refuses() {
+    let all = |thinking: Value, extra: Value| {
+        with_config(json!({
+            "temperature": 0.5, "topP": 0.9, "stopSequences": ["END"], "presencePenalty": 0.1, "frequencyPenalty": 0.2,
+            "responseLogprobs": true, "logprobs": 3, "seed": 7, "maxOutputTokens": 100, "thinkingConfig": thinking,
+            "httpOptions": { "extraBody": extra },
+        }))
+    };
+    let keys = |body: &Value| {
+        let keys =
+            ["temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs"];
+        keys.into_iter().filter(|key| body.get(key).is_some()).count()
+    };
+    for model in ["o3-mini", "gpt-5", "gpt-5.1-codex", "gpt-5.6-luna", "openai/azure/gpt-5-mini"] {
+        let body = body_for(model, all(json!({}), json!({}))).await;
+        assert_eq!(
+            (keys(&body), &body["seed"], &body["max_completion_tokens"]),
+            (0, &json!(7), &json!(100)),
+            "{model}"
+        );
+    }
+    // Without reasoning they are sampled.
+    for (model, thinking, extra, sent) in [
+        ("gpt-5.1", json!({}), json!({}), 4),
+        ("gpt-5.1", json!({ "thinkingLevel": "LOW" }), json!({}), 0),
+        ("gpt-5.6", json!({}), json!({ "reasoning_effort": "none" }), 4),
+        ("gpt-5-chat-latest", json!({}), json!({}), 7),
+        ("openai/own-model", json!({}), json!({}), 7),
+    ] {
+        assert_eq!(keys(&body_for(model, all(thinking, extra)).await), sent, "{model}");
+    }
+    // Another server has other models of the same name.
+    assert_eq!(keys(&body_at(Service::Vllm, "vllm/gpt-5", all(json!({}), json!({}))).await), 7);
+}
+
+#[tokio::test]
+async fn the_effort_of_reasoning_is_one_that_the_model_has() {
+    let config = |level: &str| with_config(json!({ "thinkingConfig": { "thinkingLevel": level } }));
+    for (model, level, effort) in [
+        ("gpt-5-mini", "MINIMAL", Some("minimal")),
+        ("gpt-5.2", "MINIMAL", Some("low")),
+        ("o3", "MINIMAL", Some("low")),
+        ("gpt-5-codex", "MINIMAL", Some("low")),
+        ("gpt-4.1", "HIGH", None),
+        ("openai/own-model", "MINIMAL", Some("minimal")),
+    ] {
+        let body = body_for(model, config(level)).await;
+        assert_eq!(body.get("reasoning_effort").and_then(Value::as_str), effort, "{model}");
+    }
+    for (model, effort) in [("gpt-5.2", Some("high")), ("gpt-5.6", None)] {
+        let body = body_for(model, LlmRequest { tools: roll(), ..config("HIGH") }).await;
+        assert_eq!(body.get("reasoning_effort").and_then(Value::as_str), effort, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn json_is_named_in_a_request_that_asks_for_it() {
+    let config = || with_config(json!({ "responseMimeType": "application/json" }));
+    let first = async |request: LlmRequest| body_of(request).await["messages"][0]["content"].take();
+    assert_eq!(first(config()).await, "Answer with JSON.");
+    let instructed = LlmRequest { system_instructions: vec!["Return Json.".into()], ..config() };
+    assert_eq!(first(instructed).await, "Return Json.");
+    let asked = LlmRequest { contents: user_request("as json, please").contents, ..config() };
+    assert_eq!(first(asked).await, "as json, please");
 }
 
 #[tokio::test]
@@ -238,7 +371,9 @@ async fn the_level_of_thinking_is_the_effort_of_reasoning() {
 #[tokio::test]
 async fn the_function_calling_mode_becomes_a_tool_choice() {
     let choice = |calling: Value| async move {
-        body_of(with_config(json!({ "toolConfig": { "functionCallingConfig": calling } }))).await["tool_choice"].clone()
+        let config = with_config(json!({ "toolConfig": { "functionCallingConfig": calling } }));
+        assert_eq!(body_of(config.clone()).await.get("tool_choice"), None, "it is refused without tools");
+        body_of(LlmRequest { tools: roll(), ..config }).await["tool_choice"].clone()
     };
     assert_eq!(choice(json!({ "mode": "ANY" })).await, "required");
     assert_eq!(choice(json!({ "mode": "NONE" })).await, "none");
@@ -256,14 +391,58 @@ async fn a_response_schema_is_strict_only_if_it_is_valid_in_strict_mode() {
     let expected =
         json!({ "type": "json_schema", "json_schema": { "name": "response", "schema": closed, "strict": true } });
     assert_eq!(format(closed.clone()).await, expected);
+    let with_a = |a: Value| {
+        json!({
+            "type": "object", "properties": { "a": a }, "required": ["a"], "additionalProperties": false,
+            "$defs": { "b": { "type": "string" } },
+        })
+    };
+    // A property may have the name of a keyword.
+    let named = json!({
+        "type": "object", "properties": { "default": { "type": "string", "format": "date" } }, "required": ["default"],
+        "additionalProperties": false,
+    });
+    assert_eq!(format(named).await["json_schema"]["strict"], true);
     for open in [
         json!({ "type": "object" }),
         json!({ "type": "object", "properties": { "a": {} }, "additionalProperties": false }),
         json!({ "type": "object", "properties": { "a": {} }, "required": ["a"] }),
-        json!({ "type": "array", "items": { "type": "object", "properties": {} } }),
+        json!({ "type": "object", "properties": { "a": { "type": "object", "properties": {} } }, "required": ["a"], "additionalProperties": false }),
+        with_a(json!({ "type": "string", "format": "uri" })),
+        with_a(json!({ "type": "string", "default": "x" })),
+        with_a(json!({ "oneOf": [{ "type": "string" }] })),
+        with_a(json!({ "type": "array", "items": true })),
+        with_a(json!({ "$ref": "#/$defs/b", "description": "b" })),
     ] {
         let format = format(open.clone()).await;
         assert_eq!(format["json_schema"]["strict"], false, "{open}");
         assert_eq!(format["json_schema"]["schema"], open);
+    }
+}
+
+#[tokio::test]
+async fn a_schema_of_no_object_is_an_instruction_for_openai() {
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let config = || with_config(json!({ "responseSchema": list, "responseMimeType": "application/json" }));
+    let body = body_of(config()).await;
+    assert_eq!(body.get("response_format"), None);
+    let instruction =
+        format!("Answer with JSON only, without a code block around it. It must be valid for this JSON Schema: {list}");
+    assert_eq!(body["messages"][0], json!({ "role": "system", "content": instruction }));
+    let vllm = body_at(Service::Vllm, "vllm/qwen", config()).await;
+    assert_eq!(vllm["response_format"]["json_schema"]["schema"], list);
+    assert_eq!(vllm["messages"][0]["role"], "user");
+}
+
+#[tokio::test]
+async fn a_tool_has_the_schema_of_an_object() {
+    for (given, sent) in [
+        (json!({}), json!({ "type": "object", "properties": {} })),
+        (json!({ "properties": { "a": {} } }), json!({ "properties": { "a": {} }, "type": "object" })),
+    ] {
+        let mut roll = FunctionDeclaration::clone(&roll()[0]);
+        roll.parameters = Some(given);
+        let body = body_of(LlmRequest { tools: vec![Arc::new(roll)], ..user_request("hi") }).await;
+        assert_eq!(body["tools"][0]["function"]["parameters"], sent);
     }
 }

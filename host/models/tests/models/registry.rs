@@ -107,6 +107,11 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
         ("o3-mini", true, false, false),
         ("scripted:answers.yaml", false, true, false),
         ("claude-sonnet-4-5", false, false, false),
+        ("claude-3-7-sonnet-latest", false, false, false),
+        ("claude-sonnet-4-20250514", false, false, false),
+        ("claude-opus-4-1", false, false, false),
+        ("claude-opus-5", false, false, false),
+        ("anthropic/any-model", false, false, false),
         ("vertex/gemini-3-pro", true, true, true),
         ("vertex/claude-sonnet-4-5", false, false, false),
         ("openai-responses/gpt-5", true, false, false),
@@ -120,7 +125,11 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
     ] {
         let response_grouping = if is_grouped { ResponseGrouping::Batched } else { ResponseGrouping::PerCall };
         let live = name.contains("native-audio") || name.contains("realtime");
-        let expected = ModelCapabilities { schema_with_tools, built_in_tools, response_grouping, live };
+        let lacks_response_schema = ["claude-3", "claude-sonnet-4-2", "claude-opus-4-1", "vertex/claude"]
+            .iter()
+            .any(|start| name.starts_with(start));
+        let expected =
+            ModelCapabilities { schema_with_tools, lacks_response_schema, built_in_tools, response_grouping, live };
         assert_eq!(with_keys.capabilities(name), expected, "{name}");
         assert_eq!(without.capabilities(name), expected, "{name}");
         if let Ok(model) = with_keys.model(name) {

@@ -1,6 +1,8 @@
 //! The provider for the responses API of OpenAI.
 
-use hatchery_core::{Aggregator, Content, LlmRequest, ModelErrorKind, StreamingMode};
+use std::sync::Arc;
+
+use hatchery_core::{Aggregator, Content, FunctionDeclaration, LlmRequest, ModelErrorKind, StreamingMode};
 use serde_json::{Value, json};
 
 use crate::conformance::anthropic::event;
@@ -78,29 +80,77 @@ async fn encrypted_thoughts_are_requested_from_models_that_think() {
 #[tokio::test]
 async fn settings_have_the_names_of_this_api() {
     let schema = json!({ "type": "object", "properties": {} });
-    let body = body_of(
-        "gpt-4o",
-        with_config(json!({
-            "responseSchema": schema, "seed": 1, "safetySettings": [],
-            "thinkingConfig": { "thinkingLevel": "LOW", "includeThoughts": true },
-            "toolConfig": { "functionCallingConfig": { "mode": "ANY", "allowedFunctionNames": ["roll"] } },
-            "httpOptions": { "extraBody": { "user": "ada", "input": [] } },
-        })),
-    )
-    .await;
+    let roll = FunctionDeclaration { name: "roll".into(), ..FunctionDeclaration::default() };
+    let config = with_config(json!({
+        "responseSchema": schema, "seed": 1, "safetySettings": [], "temperature": 0.5, "maxOutputTokens": 10,
+        "thinkingConfig": { "thinkingLevel": "LOW", "includeThoughts": true },
+        "toolConfig": { "functionCallingConfig": { "mode": "ANY", "allowedFunctionNames": ["roll"] } },
+        "httpOptions": { "extraBody": { "user": "ada", "input": [] } },
+    }));
+    let body = body_of("gpt-5", LlmRequest { tools: vec![Arc::new(roll)], ..config.clone() }).await;
     let format = json!({ "type": "json_schema", "name": "response", "schema": schema, "strict": false });
     assert_eq!(
         body,
         json!({
-            "model": "gpt-4o", "store": false, "user": "ada",
+            "model": "gpt-5", "store": false, "user": "ada", "max_output_tokens": 16,
+            "include": ["reasoning.encrypted_content"],
+            "tools": [{
+                "type": "function", "name": "roll", "description": "", "strict": false,
+                "parameters": { "type": "object", "properties": {} },
+            }],
             "input": [{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "hi" }] }],
             "text": { "format": format },
             "reasoning": { "effort": "low", "summary": "auto" },
             "tool_choice": { "type": "function", "name": "roll" },
         })
     );
+    let plain = body_of("gpt-4.1", config).await;
+    assert_eq!((plain.get("reasoning"), plain.get("tool_choice")), (None, None));
+    assert_eq!(plain["temperature"], 0.5);
     let json_object = body_of("gpt-4o", with_config(json!({ "responseMimeType": "application/json" }))).await;
     assert_eq!(json_object["text"], json!({ "format": { "type": "json_object" } }));
+    // The word JSON must be in the input, where the instructions are not.
+    let named = json!({
+        "type": "message", "role": "system", "content": [{ "type": "input_text", "text": "Answer with JSON." }],
+    });
+    assert_eq!(json_object["input"][0], named);
+}
+
+#[tokio::test]
+async fn an_input_is_never_empty() {
+    let body = body_of("gpt-5", request([])).await;
+    let go_on = "Go on from here as your instructions say, without remarking on this line.";
+    assert_eq!(
+        body["input"],
+        json!([{ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": go_on }] }])
+    );
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_accepted_is_named_in_text() {
+    let media = content(json!({ "role": "user", "parts": [
+        { "inlineData": { "mimeType": "image/heic", "data": "AAEC", "displayName": "a.heic" } },
+        { "fileData": { "fileUri": "gs://bucket/a.pdf", "mimeType": "application/pdf" } },
+        { "fileData": { "fileUri": "https://host/a.pdf", "mimeType": "application/pdf" } },
+    ] }));
+    let expected = json!([
+        { "type": "input_text", "text": "[file a.heic of type image/heic: left out, this model does not accept it]" },
+        {
+            "type": "input_text",
+            "text": "[file gs://bucket/a.pdf of type application/pdf: left out, this model does not accept it]",
+        },
+        { "type": "input_file", "file_url": "https://host/a.pdf" },
+    ]);
+    assert_eq!(body_of("gpt-5", request([media])).await["input"][0]["content"], expected);
+}
+
+#[tokio::test]
+async fn a_schema_of_no_object_is_an_instruction() {
+    let list = json!({ "type": "array", "items": { "type": "string" } });
+    let config = json!({ "responseSchema": list, "responseMimeType": "application/json" });
+    let body = body_of("gpt-5", with_config(config)).await;
+    assert_eq!(body.get("text"), None);
+    assert!(body["instructions"].as_str().unwrap().ends_with(&format!("this JSON Schema: {list}")));
 }
 
 #[tokio::test]

@@ -106,7 +106,9 @@ pub(in crate::gemini) fn check_input(request: &LiveRequest) -> Result<(), String
 pub(in crate::gemini) fn request_frame(request: &LiveRequest) -> Result<Option<String>, String> {
     let frame = match request {
         LiveRequest::Content { content, partial, .. } => {
-            ClientFrame::ClientContent { turns: vec![content_json(content)], turn_complete: !partial }
+            let is_empty = !content.parts.iter().any(is_sent);
+            let turns = if is_empty { Vec::new() } else { vec![content_json(content)] };
+            ClientFrame::ClientContent { turns, turn_complete: !partial }
         }
         LiveRequest::Blob(blob) if blob.mime_type.starts_with("audio/") => {
             ClientFrame::RealtimeInput(RealtimeInput::Audio(BlobJson::new(blob)))
@@ -124,7 +126,7 @@ pub(in crate::gemini) fn request_frame(request: &LiveRequest) -> Result<Option<S
 }
 
 fn content_json(content: &Content) -> ContentJson<'_> {
-    ContentJson { role: role(content), parts: Parts(&content.parts) }
+    ContentJson { role: role(content), parts: Parts::new(&content.parts) }
 }
 
 fn write(frame: &ClientFrame<'_>) -> Result<String, String> {

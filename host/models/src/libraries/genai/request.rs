@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use super::super::conversion::{ConversionError, ToolChoice};
 use crate::files;
-use crate::openai::parameters;
-use crate::prompt::{call_id, code_fence};
+use crate::prompt::{call_id, code_fence, parameters};
 use crate::signatures::SignatureKind;
 
 /// Settings that are not keys of Gemini's `generationConfig`.

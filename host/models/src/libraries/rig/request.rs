@@ -16,8 +16,7 @@ use serde_json::Value;
 
 use super::super::conversion::{ConversionError, ToolChoice};
 use crate::files;
-use crate::openai::parameters;
-use crate::prompt::{call_id, code_fence};
+use crate::prompt::{call_id, code_fence, parameters};
 use crate::signatures::SignatureKind;
 
 /// Default maximum of tokens of an answer of Anthropic, whose API requires one.

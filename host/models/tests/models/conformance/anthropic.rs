@@ -72,7 +72,6 @@ fn body() -> Value {
         ],
         "tools": [{ "name": "roll", "description": "Rolls a die.", "input_schema": parameters() }],
         "temperature": 0.5,
-        "top_p": 0.9,
         "stop_sequences": ["END"],
         "tool_choice": { "type": "auto" },
     })

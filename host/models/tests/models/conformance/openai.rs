@@ -12,7 +12,7 @@ pub fn on_api() -> Fixture {
     streamed_body["stream_options"] = json!({ "include_usage": true });
     Fixture {
         label: "OpenAI",
-        model: |provider| model_at(provider, Service::OpenAi, "/v1", "gpt-5"),
+        model: |provider| model_at(provider, Service::OpenAi, "/v1", "gpt-4.1"),
         targets: ["/v1/chat/completions"; 2],
         header: ("authorization", "Bearer the-key"),
         bodies: [body(), streamed_body],
@@ -36,6 +36,9 @@ pub fn on_ollama() -> Fixture {
     };
     for body in &mut fixture.bodies {
         body["model"] = json!("llama3.2");
+        body["messages"][1]["content"][2] = json!({
+            "type": "text", "text": "[file a.pdf of type application/pdf: left out, this model does not accept it]",
+        });
         let max_tokens = body.as_object_mut().unwrap().shift_remove("max_completion_tokens").unwrap();
         body["max_tokens"] = max_tokens;
     }
@@ -44,7 +47,7 @@ pub fn on_ollama() -> Fixture {
 
 fn body() -> Value {
     json!({
-        "model": "gpt-5",
+        "model": "gpt-4.1",
         "messages": [
             { "role": "system", "content": "Be brief." },
             { "role": "user", "content": [

@@ -50,8 +50,6 @@ fn body() -> Value {
         }],
         "store": false,
         "include": ["reasoning.encrypted_content"],
-        "temperature": 0.5,
-        "top_p": 0.9,
         "max_output_tokens": 100,
         "tool_choice": "auto",
     })
