@@ -113,7 +113,7 @@ impl Request {
 /// Replaces a parameter in a path by its value.
 fn fill_path(path: &str, parameter: &Parameter, value: &Value) -> Result<String, String> {
     let text = path_value(parameter, value);
-    if text.is_empty() {
+    if text.is_empty() || value.is_null() || value == "" {
         return Err(format!("`{}` is empty, and it is a part of the path", parameter.argument));
     }
     Ok(path.replace(&format!("{{{}}}", parameter.name), &text))

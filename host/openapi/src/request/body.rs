@@ -8,8 +8,8 @@ use reqwest::header::HeaderValue;
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::{as_text, pair};
-use crate::document::{Body, BodyArguments, BodyEncoding};
+use super::{as_text, pair, query_pairs};
+use crate::document::{Body, BodyArguments, BodyEncoding, Parameter};
 
 type EncodedBody = (HeaderValue, Bytes);
 
@@ -48,9 +48,9 @@ pub(super) async fn encode(
             let own = HeaderValue::from_str(&file.mime_type).ok().filter(|_| body.media_type.contains('*'));
             (own.map_or_else(media_type, Ok)?, file.data)
         }
-        (BodyEncoding::Form, Value::Object(fields)) => (media_type()?, form(&fields).into()),
+        (BodyEncoding::Form(styled), Value::Object(fields)) => (media_type()?, form(&fields, styled).into()),
         (BodyEncoding::Multipart(files), Value::Object(fields)) => multipart(&fields, files, limit, cx).await?,
-        (BodyEncoding::Form | BodyEncoding::Multipart(_), _) => {
+        (BodyEncoding::Form(_) | BodyEncoding::Multipart(_), _) => {
             return Err("the body is not an object of fields".into());
         }
     };
@@ -64,12 +64,16 @@ fn too_large(limit: usize) -> String {
     format!("the request is larger than {limit} bytes, so it was not sent; send less, or fewer files")
 }
 
-/// Returns the fields of a form, arrays as several fields of the same name.
-fn form(fields: &JsonMap) -> String {
-    let pairs = fields.iter().flat_map(|(name, value)| match value {
-        Value::Null => Vec::new(),
-        Value::Array(items) => items.iter().map(|item| pair(name, &as_text(item))).collect(),
-        value => vec![pair(name, &as_text(value))],
+/// Returns the fields of a form. Arrays without a style are several fields of the same name.
+fn form(fields: &JsonMap, styled: &[Parameter]) -> String {
+    let pairs = fields.iter().flat_map(|(name, value)| {
+        let style = styled.iter().find(|field| field.name == *name);
+        match (style, value) {
+            (_, Value::Null) => Vec::new(),
+            (Some(field), value) => query_pairs(field, value),
+            (None, Value::Array(items)) => items.iter().map(|item| pair(name, &as_text(item))).collect(),
+            (None, value) => vec![pair(name, &as_text(value))],
+        }
     });
     pairs.collect::<Vec<_>>().join("&")
 }

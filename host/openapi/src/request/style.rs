@@ -42,25 +42,49 @@ pub(crate) fn encode_form(text: &str) -> String {
 
 /// Returns the value of a parameter in the path.
 pub(super) fn path_value(parameter: &Parameter, value: &Value) -> String {
-    simple(parameter, value, &|text| encode_component(text))
+    let encode: &dyn Fn(&str) -> String = &encode_component;
+    match parameter.style {
+        Style::Label => {
+            let separator = if parameter.is_exploded { "." } else { "," };
+            format!(".{}", list(parameter, value, separator, encode))
+        }
+        Style::Matrix => matrix(parameter, value),
+        _ => list(parameter, value, ",", encode),
+    }
+}
+
+/// Returns the pairs `;name=value` of a parameter in the path.
+fn matrix(parameter: &Parameter, value: &Value) -> String {
+    let pair = |name: &str, value: &Value| format!(";{}={}", encode_component(name), encode_component(&as_text(value)));
+    match value {
+        Value::Array(items) if parameter.is_exploded => items.iter().map(|item| pair(&parameter.name, item)).collect(),
+        Value::Object(map) if parameter.is_exploded => map.iter().map(|(key, value)| pair(key, value)).collect(),
+        value => {
+            let text = list(parameter, value, ",", &encode_component);
+            format!(";{}={text}", encode_component(&parameter.name))
+        }
+    }
 }
 
 /// Returns the value of a parameter in a header.
 pub(super) fn header_value(parameter: &Parameter, value: &Value) -> String {
-    simple(parameter, value, &ToOwned::to_owned)
+    list(parameter, value, ",", &ToOwned::to_owned)
 }
 
-fn simple(parameter: &Parameter, value: &Value, encode: &dyn Fn(&str) -> String) -> String {
+/// Returns the values of a parameter without its name.
+fn list(parameter: &Parameter, value: &Value, separator: &str, encode: &dyn Fn(&str) -> String) -> String {
     if parameter.style == Style::Json {
         return encode(&value.to_string());
     }
     match value {
         Value::Null => String::new(),
-        Value::Array(items) => join(items.iter().map(|item| encode(&as_text(item))), ","),
+        Value::Array(items) => join(items.iter().map(|item| encode(&as_text(item))), separator),
         Value::Object(map) if parameter.is_exploded => {
-            join(map.iter().map(|(key, value)| format!("{}={}", encode(key), encode(&as_text(value)))), ",")
+            join(map.iter().map(|(key, value)| format!("{}={}", encode(key), encode(&as_text(value)))), separator)
         }
-        Value::Object(map) => join(map.iter().flat_map(|(key, value)| [encode(key), encode(&as_text(value))]), ","),
+        Value::Object(map) => {
+            join(map.iter().flat_map(|(key, value)| [encode(key), encode(&as_text(value))]), separator)
+        }
         Value::Bool(_) | Value::Number(_) | Value::String(_) => encode(&as_text(value)),
     }
 }
@@ -74,11 +98,11 @@ pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
     let separator = match parameter.style {
         Style::SpaceDelimited => "%20",
         Style::PipeDelimited => "%7C",
-        Style::Simple | Style::Form | Style::DeepObject | Style::Json => ",",
+        Style::Simple | Style::Label | Style::Matrix | Style::Form | Style::DeepObject | Style::Json => ",",
     };
     match (parameter.style, value) {
         (Style::Json, value) => vec![named(encode_component(&value.to_string()))],
-        (Style::DeepObject, Value::Object(_)) => {
+        (Style::DeepObject, Value::Object(_) | Value::Array(_)) => {
             let mut pairs = Vec::new();
             deep_object(&parameter.name, value, &encode, &mut pairs);
             pairs
@@ -98,11 +122,16 @@ pub(super) fn query_pairs(parameter: &Parameter, value: &Value) -> Vec<String> {
     }
 }
 
-/// Adds the pairs `name[key]=value` of an object, of arrays in it one for each item.
+/// Adds the pairs `name[key]=value` of an object, of arrays in it one for each item. Items that are no single values
+/// have their index as key.
 fn deep_object(name: &str, value: &Value, encode: &dyn Fn(&str) -> String, pairs: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
             map.iter().for_each(|(key, value)| deep_object(&format!("{name}[{key}]"), value, encode, pairs));
+        }
+        Value::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {
+            let items = items.iter().enumerate();
+            items.for_each(|(index, item)| deep_object(&format!("{name}[{index}]"), item, encode, pairs));
         }
         Value::Array(items) => items.iter().for_each(|item| deep_object(name, item, encode, pairs)),
         Value::Null => {}
@@ -150,6 +179,9 @@ mod tests {
         let nested = json!({"a": {"b": [1, 2]}, "c": null});
         let pairs = query_pairs(&parameter(Style::DeepObject, true), &nested);
         assert_eq!(pairs, ["p%5Ba%5D%5Bb%5D=1", "p%5Ba%5D%5Bb%5D=2"]);
+        let list = json!([{"a": 1}, {"a": 2}]);
+        let pairs = query_pairs(&parameter(Style::DeepObject, true), &list);
+        assert_eq!(pairs, ["p%5B0%5D%5Ba%5D=1", "p%5B1%5D%5Ba%5D=2"]);
     }
 
     #[test]
@@ -161,6 +193,17 @@ mod tests {
         assert_eq!(path_value(&plain, &object), "R,100,G,200");
         assert_eq!(path_value(&exploded, &object), "R=100,G=200");
         assert_eq!(path_value(&plain, &json!(1.5)), "1.5");
+        let one = json!("a/b");
+        for (style, is_exploded, of_one, of_list, of_object) in [
+            (Style::Label, false, ".a%2Fb", ".blue,b%2Fk", ".R,100,G,200"),
+            (Style::Label, true, ".a%2Fb", ".blue.b%2Fk", ".R=100.G=200"),
+            (Style::Matrix, false, ";p=a%2Fb", ";p=blue,b%2Fk", ";p=R,100,G,200"),
+            (Style::Matrix, true, ";p=a%2Fb", ";p=blue;p=b%2Fk", ";R=100;G=200"),
+        ] {
+            let parameter = parameter(style, is_exploded);
+            let values = [&one, &list, &object].map(|value| path_value(&parameter, value));
+            assert_eq!(values, [of_one, of_list, of_object], "{style:?}");
+        }
     }
 
     #[test]

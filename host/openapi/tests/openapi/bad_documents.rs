@@ -58,8 +58,8 @@ async fn what_cannot_be_sent_is_told() {
     let parameter = |location: &str, style: &str| json!([{"name": "p", "in": location, "style": style, "schema": {}}]);
     for (operation_json, expected) in [
         (
-            json!({"parameters": parameter("path", "matrix")}),
-            "the parameter `p` in path has the style `matrix`, which is not supported",
+            json!({"parameters": parameter("path", "form")}),
+            "the parameter `p` in path has the style `form`, which is not supported",
         ),
         (
             json!({"parameters": parameter("body", "form")}),

@@ -61,6 +61,47 @@ async fn an_argument_cannot_leave_the_path_of_its_operation() {
 }
 
 #[tokio::test]
+async fn a_path_has_parameters_in_every_style() {
+    let server = Server::echo().await;
+    let parameter = |name: &str, style: &str| json!({"name": name, "in": "path", "style": style, "schema": {}});
+    let parameters = [parameter("id", "matrix"), parameter("format", "label")];
+    let paths = json!({"/pets{id}/photo{format}": {"get": {"operationId": "op", "parameters": parameters}}});
+    let api = server.api(&document(paths));
+    assert_eq!(api.call("op", json!({"id": [1, 2], "format": "png"})).await["path"], "/v1/pets;id=1,2/photo.png");
+    let error = api.error("op", json!({"id": 1, "format": ""})).await;
+    assert_eq!(error, "`format` is empty, and it is a part of the path");
+}
+
+#[tokio::test]
+async fn the_fields_of_a_form_have_the_style_of_their_encoding() {
+    let server = Server::echo().await;
+    let fields = json!({"type": "object", "properties": {
+        "metadata": {"type": "object"}, "items": {"type": "array", "items": {"type": "object"}},
+        "tags": {"type": "array", "items": {"type": "string"}}, "plain": {"type": "object"},
+    }});
+    let encoding = json!({
+        "metadata": {"style": "deepObject", "explode": true}, "items": {"style": "deepObject", "explode": true},
+        "tags": {"explode": false},
+    });
+    let form = json!({"application/x-www-form-urlencoded": {"schema": fields, "encoding": encoding}});
+    let operation = json!({"post": {"operationId": "op", "requestBody": {"content": form}}});
+    let args = json!({
+        "metadata": {"order": "1 2"}, "items": [{"price": "p1"}, {"price": "p2"}], "tags": ["a", "b"], "plain": {"x": 1},
+    });
+    let request = server.api(&document(json!({"/charges": operation}))).call("op", args).await;
+    let mut pairs: Vec<_> = request["body"].as_str().unwrap().split('&').collect();
+    pairs.sort_unstable();
+    let expected = [
+        "items%5B0%5D%5Bprice%5D=p1",
+        "items%5B1%5D%5Bprice%5D=p2",
+        "metadata%5Border%5D=1%202",
+        "plain=%7B%22x%22%3A1%7D",
+        "tags=a,b",
+    ];
+    assert_eq!(pairs, expected);
+}
+
+#[tokio::test]
 async fn a_path_with_a_query_has_parameters_in_both() {
     let server = Server::echo().await;
     let parameter = |name: &str| json!({"name": name, "in": "path", "schema": {"type": "string"}});

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use hatchery_core::{JsonMap, excerpt, truncate_bytes};
 use serde_json::{Value, json};
 
-use super::{Arguments, MAX_TEXT};
+use super::{Arguments, MAX_TEXT, Parameter, parameter};
 use crate::document::Document;
 use crate::document::name::valid_name;
 
@@ -24,8 +24,8 @@ pub(crate) struct Body {
 #[derive(Debug)]
 pub(crate) enum BodyEncoding {
     Json,
-    /// `application/x-www-form-urlencoded`.
-    Form,
+    /// `application/x-www-form-urlencoded`. The fields are those with a style of their own.
+    Form(Vec<Parameter>),
     /// `multipart/form-data`. The fields are those whose values are names of artifacts.
     Multipart(BTreeSet<String>),
     Text,
@@ -72,7 +72,9 @@ pub(super) fn build<'d>(
         Kind::Json => (BodyEncoding::Json, value(media, json!({}), &BTreeSet::new(), &whole, document, arguments)?),
         Kind::Form => {
             let arguments = value(media, json!({"type": "object"}), &BTreeSet::new(), &whole, document, arguments)?;
-            (BodyEncoding::Form, arguments)
+            let encodings = media.get("encoding").and_then(Value::as_object).into_iter().flatten();
+            let fields = encodings.filter_map(|(name, encoding)| parameter::field(name, encoding));
+            (BodyEncoding::Form(fields.collect()), arguments)
         }
         Kind::Multipart => {
             let files = match object_schema(media, document)? {

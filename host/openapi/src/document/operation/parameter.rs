@@ -33,6 +33,10 @@ pub(crate) enum Location {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     Simple,
+    /// With a dot before each value of a path.
+    Label,
+    /// With a semicolon and the name before each value of a path.
+    Matrix,
     Form,
     SpaceDelimited,
     PipeDelimited,
@@ -78,6 +82,8 @@ impl Location {
     fn style(self, name: Option<&str>) -> Option<Style> {
         Some(match (self, name) {
             (Self::Path | Self::Header, None | Some("simple")) => Style::Simple,
+            (Self::Path, Some("label")) => Style::Label,
+            (Self::Path, Some("matrix")) => Style::Matrix,
             (Self::Query | Self::Cookie, None | Some("form")) => Style::Form,
             (Self::Query, Some("spaceDelimited")) => Style::SpaceDelimited,
             (Self::Query, Some("pipeDelimited")) => Style::PipeDelimited,
@@ -101,6 +107,26 @@ fn style_and_schema(parameter: &Value, location: Location) -> Result<(Style, Opt
         Some(style) => Ok((style, parameter.get("schema"))),
         None => Err(excerpt(style.unwrap_or_default(), 40)),
     }
+}
+
+/// Returns the field of a form whose encoding has a style, which is one of parameters in the query. `None` for an
+/// encoding without a style, or with one that a query does not have.
+pub(super) fn field(name: &str, encoding: &Value) -> Option<Parameter> {
+    let style = encoding.get("style").and_then(Value::as_str);
+    let flag = |key: &str| encoding.get(key).and_then(Value::as_bool);
+    let (explode, reserved) = (flag("explode"), flag("allowReserved"));
+    if style.is_none() && explode.is_none() && reserved.is_none() {
+        return None;
+    }
+    let style = Location::Query.style(style)?;
+    Some(Parameter {
+        argument: name.to_owned(),
+        name: name.to_owned(),
+        location: Location::Query,
+        style,
+        is_exploded: explode.unwrap_or(style == Style::Form),
+        allows_reserved: reserved == Some(true),
+    })
 }
 
 /// Converts a parameter, and adds its argument. Returns `None` if the host supplies it.
