@@ -15,6 +15,9 @@ use crate::messages;
 /// Maximum number of messages of one call.
 const MAX_MESSAGES: usize = 8;
 
+/// The finish reason, and the error code, of an answer that reaches the limit of tokens.
+const CUT_OFF: &str = "MAX_TOKENS";
+
 /// Calls the model of the settings for the server of one call. The limits of the run apply.
 pub(super) struct Sampler {
     config: Sampling,
@@ -59,13 +62,14 @@ impl Sampler {
             ..LlmRequest::default()
         };
         let response = self.generate(request).await.map_err(|error| error.client_message())?.unwrap_or_default();
-        if let Some(code) = response.error_code {
+        // An answer that was cut off at the limit of the request has a stop reason of its own.
+        if let Some(code) = response.error_code.filter(|code| code != CUT_OFF) {
             return Err(format!("the model did not answer: {}", response.error_message.unwrap_or(code)));
         }
         let parts = response.content.map(|content| content.parts).unwrap_or_default();
         let message = messages::from_parts(Role::Assistant, parts).ok_or("the model answered without a text")?;
         let stop_reason = match response.finish_reason.as_deref() {
-            Some("MAX_TOKENS") => CreateMessageResult::STOP_REASON_END_MAX_TOKEN,
+            Some(CUT_OFF) => CreateMessageResult::STOP_REASON_END_MAX_TOKEN,
             _ => CreateMessageResult::STOP_REASON_END_TURN,
         };
         Ok(CreateMessageResult::new(message, self.config.model.clone()).with_stop_reason(stop_reason))

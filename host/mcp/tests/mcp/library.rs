@@ -182,6 +182,19 @@ async fn a_server_gets_messages_of_the_model_of_its_settings() {
 }
 
 #[tokio::test]
+async fn an_answer_that_is_cut_off_is_a_message_with_that_stop_reason() {
+    let [config, _] = configs().await;
+    let sampling = Some(Sampling { model: "small".into(), max_tokens: 50 });
+    let config = ServerConfig { sampling, ..config };
+    let cut_off = |text: &str| Arc::new(Scripted::sequence([Reply::text(text).finish("MAX_TOKENS")]));
+    let events = summarize(config.clone(), &cut_off("A story of")).await;
+    assert_eq!(response(&events)["text_output"][0]["text"], "small: A story of …");
+    let events = summarize(config, &Arc::new(Scripted::sequence([Reply::text("no").finish("SAFETY")]))).await;
+    let text = response(&events)["text_output"][0]["text"].to_string();
+    assert!(text.contains("the model did not answer: the provider blocked the answer"), "{text}");
+}
+
+#[tokio::test]
 async fn a_server_without_the_setting_gets_no_messages_of_a_model() {
     for config in configs().await {
         let model = Arc::new(Scripted::sequence([Reply::from("A story.")]).record_requests());
