@@ -29,6 +29,10 @@ use crate::sse::Decoder;
 use crate::vertex::VertexPath;
 
 const API_VERSION: &str = "2023-06-01";
+/// The header with the features that are not general yet.
+pub(crate) const BETA_HEADER: &str = "anthropic-beta";
+/// The feature that drops thoughts which do not belong to their conversation any more.
+const THOUGHT_BINDING: &str = "thinking-binding-controls-2026-08-01";
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
 /// Serves `claude-*` and `anthropic/*`.
@@ -63,10 +67,13 @@ impl ModelProvider for AnthropicProvider {
     fn create_with(&self, name: &str, connection: &Connection) -> Result<Arc<dyn Model>, ModelError> {
         let connection = connection.or(&self.connection);
         let authentication = Authentication::Header("x-api-key");
-        let endpoint = Endpoint::new(name, Service::Anthropic, &connection, authentication, &self.http)?
-            .with_header("anthropic-version", API_VERSION);
-        let url = endpoint.url(["v1", "messages"])?;
         let model = name.strip_prefix("anthropic/").unwrap_or(name).to_owned();
+        let mut endpoint = Endpoint::new(name, Service::Anthropic, &connection, authentication, &self.http)?
+            .with_header("anthropic-version", API_VERSION);
+        if ClaudeVersion::of(&model).has_bound_thoughts() {
+            endpoint = endpoint.with_header(BETA_HEADER, THOUGHT_BINDING);
+        }
+        let url = endpoint.url(["v1", "messages"])?;
         Ok(HttpModel::create(MessagesFormat { model, route: Route::Messages(url) }, endpoint))
     }
 

@@ -26,6 +26,7 @@ pub(crate) use self::retries::retry_after;
 use self::retries::{RetriedCall, retry};
 pub(crate) use self::web_socket::WebSocket;
 use crate::Secret;
+use crate::anthropic::BETA_HEADER;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
 use crate::service::{Service, ServiceInfo};
@@ -241,8 +242,13 @@ impl Endpoint {
             let (name, value) = header.ok_or_else(|| {
                 self.origin.error(ModelErrorKind::BadRequest, format!("`httpOptions.headers`: `{name}` cannot be sent"))
             })?;
-            // Keys of the provider are never replaced.
-            headers.entry(name).or_insert(value);
+            if name == BETA_HEADER {
+                // It is a list.
+                headers.append(name, value);
+            } else {
+                // Keys of the provider are never replaced.
+                headers.entry(name).or_insert(value);
+            }
         }
         if let Some(value) = progress.trace_parent().and_then(|parent| HeaderValue::try_from(parent).ok()) {
             headers.entry(TraceParent::HEADER).or_insert(value);

@@ -132,6 +132,14 @@ pub(super) fn messages<'a>(
     Ok(messages)
 }
 
+/// Returns true if thoughts of the model are sent back.
+pub(super) fn have_thoughts(messages: &[Message<'_>]) -> bool {
+    let is_thought = |block: &CachedBlock<'_>| {
+        matches!(block.block, ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. })
+    };
+    messages.iter().any(|message| message.content.iter().any(is_thought))
+}
+
 fn continue_message<'a>() -> Message<'a> {
     Message { role: Role::User, content: vec![CachedBlock::text(CONTINUE_TEXT)] }
 }

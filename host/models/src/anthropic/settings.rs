@@ -60,13 +60,19 @@ pub(super) fn cache_control(config: &GenerateContentConfig) -> Option<&Value> {
     config.extra.get("httpOptions")?.get("extraBody")?.get(CACHE_CONTROL).filter(|value| value.is_object())
 }
 
-/// Returns the settings as keys of the body, without those that the model refuses. `format` is the schema of the answer.
-pub(super) fn settings(
-    version: ClaudeVersion,
-    has_tools: bool,
-    format: Option<Value>,
-    config: &GenerateContentConfig,
-) -> JsonMap {
+/// What the settings of a request depend on.
+pub(super) struct Setup {
+    pub(super) version: ClaudeVersion,
+    pub(super) has_tools: bool,
+    /// True if thoughts are sent back that are bound to the conversation before them.
+    pub(super) has_bound_thoughts: bool,
+    /// The schema of the answer.
+    pub(super) format: Option<Value>,
+}
+
+/// Returns the settings as keys of the body, without those that the model refuses.
+pub(super) fn settings(setup: Setup, config: &GenerateContentConfig) -> JsonMap {
+    let Setup { version, has_tools, has_bound_thoughts, format } = setup;
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -85,16 +91,28 @@ pub(super) fn settings(
         set("top_k", config.top_k.map(|top_k| Value::from(top_k as u64)));
     }
     set("stop_sequences", config.stop_sequences.as_deref().and_then(stop_sequences));
-    // A model that thinks cannot be forced to call a tool.
+    // A model that thinks cannot be forced to call a tool, and newer models always think.
     let choice = config.extra.get("toolConfig").filter(|_| has_tools).and_then(tool_choice);
-    set("tool_choice", choice.filter(|choice| !is_thinking || !is_forced(choice)));
+    let can_force = version.takes_forced_calls() && !is_thinking;
+    set("tool_choice", choice.filter(|choice| can_force || !is_forced(choice)));
     let effort = thinking.as_ref().filter(|_| version.thinks_adaptively()).and_then(|thinking| thinking.effort);
     set("output_config", output_config(effort, format));
-    set("thinking", thinking.map(|thinking| thinking.json()));
+    let thinking = thinking.map(|thinking| thinking.json());
+    set("thinking", if has_bound_thoughts { Some(with_binding(thinking)) } else { thinking });
     for (key, value) in prompt::extra_body(config).filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str())) {
         set(key, Some(value.clone()));
     }
     settings
+}
+
+/// Returns the setting of a model that thinks, by which the API drops thoughts that do not belong to the conversation any
+/// more: instructions and tools may change from call to call.
+fn with_binding(thinking: Option<Value>) -> Value {
+    let mut thinking = thinking.unwrap_or_else(|| json!({ "type": "adaptive" }));
+    if let Some(thinking) = thinking.as_object_mut() {
+        thinking.insert("block_binding".to_owned(), json!({ "prefix_mismatch_behavior": "drop_block" }));
+    }
+    thinking
 }
 
 /// Returns the sequences with a visible character; others are refused.

@@ -8,6 +8,9 @@ pub(crate) struct ClaudeVersion(Option<(u32, u32)>);
 /// The last version whose thinking has a budget, and whose answers are sampled by the request.
 const LAST_WITH_BUDGET: (u32, u32) = (4, 6);
 
+/// The first version whose thoughts are bound to their conversation, and which cannot be forced to call a tool.
+const FIRST_WITH_BOUND_THOUGHTS: (u32, u32) = (5, 1);
+
 impl ClaudeVersion {
     /// Returns the version of the model of this name, which may be a full one.
     pub(crate) fn of(model: &str) -> Self {
@@ -51,6 +54,17 @@ impl ClaudeVersion {
     /// Returns true if temperature and `top_p` are accepted together.
     pub(super) fn takes_temperature_with_top_p(self) -> bool {
         self.0.is_none_or(|version| version < (4, 1))
+    }
+
+    /// Returns true if the model can be forced to call a tool.
+    pub(super) fn takes_forced_calls(self) -> bool {
+        self.0.is_none_or(|version| version < FIRST_WITH_BOUND_THOUGHTS)
+    }
+
+    /// Returns true if thoughts are bound to the conversation before them. Then the API refuses a request with thoughts
+    /// after a change of its instructions, tools or messages, unless it is told to drop them.
+    pub(super) fn has_bound_thoughts(self) -> bool {
+        self.0.is_some_and(|version| version >= FIRST_WITH_BOUND_THOUGHTS)
     }
 
     /// Returns the limit of tokens in a response, unless the agent sets one.

@@ -7,9 +7,9 @@ use hatchery_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::messages::{CachedBlock, Message, messages};
+use super::messages::{CachedBlock, Message, have_thoughts, messages};
 use super::schema::accepted_schema;
-use super::settings::{ToolJson, cache_control, mark_last, settings, tools};
+use super::settings::{Setup, ToolJson, cache_control, mark_last, settings, tools};
 use super::version::ClaudeVersion;
 use crate::failure::Origin;
 use crate::finish;
@@ -71,12 +71,19 @@ pub(super) fn request<'a>(
         // The mark covers the tools too, which come before the instructions in the cache.
         vec![CachedBlock::text(instructions).with_cache_control(cache_control)]
     };
+    let messages = messages(request, is_anthropic, cache_control)?;
+    let setup = Setup {
+        version,
+        has_tools: !tools.is_empty(),
+        has_bound_thoughts: is_anthropic && version.has_bound_thoughts() && have_thoughts(&messages),
+        format,
+    };
     Ok(RequestJson {
         model,
         anthropic_version,
         system,
-        messages: messages(request, is_anthropic, cache_control)?,
-        settings: settings(version, !tools.is_empty(), format, &request.config),
+        messages,
+        settings: settings(setup, &request.config),
         tools,
         stream: streaming_mode == StreamingMode::On,
     })

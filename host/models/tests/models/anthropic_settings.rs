@@ -213,3 +213,44 @@ async fn a_model_that_thinks_is_not_forced_to_call_a_tool() {
         assert_eq!(body["tool_choice"], choice);
     }
 }
+
+#[tokio::test]
+async fn a_newer_model_is_never_forced_to_call_a_tool() {
+    for (model, choice) in [("claude-opus-5-5", Value::Null), ("claude-opus-5", json!({ "type": "any" }))] {
+        let config = json!({ "toolConfig": { "functionCallingConfig": { "mode": "ANY" } } });
+        let body = body_for(model, LlmRequest { tools: roll(), ..with_config(config) }).await;
+        assert_eq!(body["tool_choice"], choice, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn thoughts_that_the_api_binds_to_their_conversation_are_dropped_by_it_after_a_change() {
+    let thought = json!({ "text": "hm", "thought": true, "thoughtSignature": "dGhpbmtpbmc6c2ln" });
+    let history = || {
+        let model = content(json!({ "role": "model", "parts": [thought, { "text": "ok" }] }));
+        let mut question = request([content(json!({ "parts": [{ "text": "hi" }] })), model]);
+        let headers = json!({ "headers": { "anthropic-beta": "own-2026-01-01" } });
+        question.config.extra.insert("httpOptions".into(), headers);
+        question
+    };
+    let feature = "thinking-binding-controls-2026-08-01";
+    let bound = json!({ "type": "adaptive", "block_binding": { "prefix_mismatch_behavior": "drop_block" } });
+    for (model, thinking, features) in [
+        ("claude-opus-5-5", bound, vec![feature, "own-2026-01-01"]),
+        ("claude-opus-5", Value::Null, vec!["own-2026-01-01"]),
+    ] {
+        let provider = MockProvider::start([MockResponse::json(answer())]).await;
+        let settings = Settings::default()
+            .with_base_url(Service::Anthropic, provider.url.as_str())
+            .with_key(Service::Anthropic, "k");
+        let claude = ModelProviders::with_defaults(settings).model(model).unwrap();
+        generate(claude.as_ref(), history()).await.unwrap();
+        let received = provider.requests().remove(0);
+        assert_eq!(received.body["thinking"], thinking, "{model}");
+        let sent: Vec<_> =
+            received.headers.get_all("anthropic-beta").iter().map(|value| value.to_str().unwrap()).collect();
+        assert_eq!(sent, features, "{model}");
+    }
+    // Without thoughts there is nothing to drop.
+    assert_eq!(body_for("claude-opus-5-5", user_request("hi")).await.get("thinking"), None);
+}
