@@ -1,8 +1,8 @@
 //! Provider for chat completions: OpenAI, and compatible servers (Ollama, vLLM, llama.cpp, OpenRouter, any other at
 //! `OPENAI_BASE_URL`).
 //!
-//! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are not sent back,
-//! because the protocol has no field for them, and settings that are specific to Gemini are omitted.
+//! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are sent back to
+//! DeepSeek only, because the protocol has no field for them, and settings that are specific to Gemini are omitted.
 
 mod dialect;
 mod embeddings;
@@ -23,7 +23,7 @@ use reqwest::Url;
 pub(crate) use self::dialect::Dialect;
 use self::embeddings::OpenAiEmbedder;
 pub(crate) use self::family::Family;
-pub(crate) use self::settings::{is_strict, needs_object, tool_choice_of};
+pub(crate) use self::settings::{is_strict, refuses_schema, tool_choice_of};
 use crate::capabilities::{compatible_capabilities, openai_capabilities};
 use crate::failure::Origin;
 use crate::http::{Authentication, Endpoint, Http, to_json};
@@ -118,12 +118,15 @@ impl ModelProvider for ChatProvider {
     }
 
     fn capabilities(&self, name: &str) -> ModelCapabilities {
-        match self.server.dialect {
+        match self.server.dialect.of_model(self.model(name)) {
             Dialect::OpenAi if realtime::serves(name) => {
                 ModelCapabilities { live: true, ..ModelCapabilities::default() }
             }
             Dialect::OpenAi => openai_capabilities(name),
-            Dialect::OpenRouter | Dialect::Ollama | Dialect::Compatible => compatible_capabilities(name),
+            Dialect::DeepSeek => ModelCapabilities { lacks_response_schema: true, ..compatible_capabilities(name) },
+            Dialect::OpenRouter | Dialect::Ollama | Dialect::Compatible | Dialect::Mistral => {
+                compatible_capabilities(name)
+            }
         }
     }
 
@@ -166,6 +169,7 @@ pub(crate) fn chat_model(
     endpoint: Endpoint,
 ) -> Result<Arc<dyn Model>, ModelError> {
     let url = endpoint.url(["chat", "completions"])?;
+    let dialect = dialect.of_model(model);
     Ok(HttpModel::create(ChatFormat { model: model.to_owned(), dialect, capabilities, url }, endpoint))
 }
 

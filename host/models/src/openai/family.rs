@@ -27,9 +27,10 @@ const ON_REQUEST: [(u32, u32); 3] = [(5, 1), (5, 2), (5, 4)];
 const FIRST_WITHOUT_EFFORT_BESIDE_TOOLS: (u32, u32) = (5, 4);
 
 impl Family {
-    /// Returns the family of the model of this name, which may have a prefix of a proxy.
+    /// Returns the family of the model of this name, which may have a prefix of a proxy, or be a tuned one.
     pub(crate) fn of(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
+        let name = name.strip_prefix("ft:").unwrap_or(name);
         let is_special = ["codex", "-pro", "deep-research"].iter().any(|word| name.contains(word));
         if let Some(version) = name.strip_prefix('o') {
             let digits = version.split('-').next().unwrap_or_default();
@@ -112,6 +113,8 @@ mod tests {
             ("gpt-10", true, false),
             ("o1", true, false),
             ("o4-mini", true, false),
+            ("ft:o4-mini-2025-04-16:org::id", true, false),
+            ("ft:gpt-4o-2024-08-06:org::id", false, true),
             ("olmo-2", false, false),
             ("gpt-oss-120b", false, false),
             ("mistral-large-latest", false, false),

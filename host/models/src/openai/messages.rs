@@ -1,6 +1,7 @@
 //! Chat messages: the conversation in the form of chat completions, borrowed where possible.
 
 use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionResponse, LlmRequest, Part, PartData, base64_bytes,
@@ -8,7 +9,7 @@ use hatchery_core::{
 use serde::Serialize;
 
 use super::wire::ExtraContent;
-use super::{Dialect, needs_object};
+use super::{Dialect, Family, refuses_schema};
 use crate::encoding::{Base64, DataUrl};
 use crate::files;
 use crate::prompt::{CONTINUE_TEXT, JSON_INSTRUCTION, call_id, code_fence, is_json_unnamed, schema_instruction};
@@ -29,6 +30,8 @@ pub(super) enum Message<'a> {
         role: &'static str,
         #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<String>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
@@ -98,11 +101,15 @@ pub(super) fn messages<'a>(model: &str, dialect: Dialect, request: &'a LlmReques
         let role = if is_reasoning(model) { "developer" } else { "system" };
         messages.push(Message::System { role, content: instructions.join("\n\n") });
     }
-    let media = Media { dialect, takes_audio: dialect.takes_audio(model) };
+    let writer = Writer {
+        dialect,
+        takes_audio: dialect.takes_audio(model),
+        takes_signatures: dialect != Dialect::Mistral && Family::of(model) == Family::Other,
+    };
     for content in &request.contents {
         match content.role.as_deref() {
-            Some("model" | "assistant") => messages.extend(assistant(content)?),
-            _ => media.user(content, &mut messages)?,
+            Some("model" | "assistant") => messages.extend(writer.assistant(content)?),
+            _ => writer.user(content, &mut messages)?,
         }
     }
     // Some servers refuse to answer a message of the model, others take it for the beginning of the answer.
@@ -116,7 +123,7 @@ pub(super) fn messages<'a>(model: &str, dialect: Dialect, request: &'a LlmReques
 /// have, or the word JSON, without which OpenAI refuses to answer with JSON.
 fn form_of_answer(dialect: Dialect, request: &LlmRequest) -> Option<String> {
     match &request.config.response_schema {
-        Some(schema) => needs_object(dialect, schema).then(|| schema_instruction(schema)),
+        Some(schema) => refuses_schema(dialect, schema).then(|| schema_instruction(schema)),
         None if is_json_unnamed(request, &request.system_instructions) => Some(JSON_INSTRUCTION.to_owned()),
         None => None,
     }
@@ -128,56 +135,83 @@ fn is_reasoning(model: &str) -> bool {
     name.strip_prefix('o').is_some_and(|rest| !rest.is_empty() && rest.chars().all(|char| char.is_ascii_digit()))
 }
 
-fn assistant(content: &Content) -> Result<Option<Message<'_>>, String> {
-    let mut text = String::new();
-    let mut tool_calls = Vec::new();
-    for part in content.parts.iter().filter(|part| !part.thought) {
-        match &part.data {
-            PartData::Text(piece) => text.push_str(piece),
-            PartData::FunctionCall(call) => tool_calls.push(tool_call(call, part)?),
-            PartData::ExecutableCode(code) => text.push_str(&code_fence(code.language.as_deref(), &code.code)),
-            PartData::CodeExecutionResult(result) => {
-                text.push_str(&code_fence(None, result.output.as_deref().unwrap_or_default()));
-            }
-            // An assistant message is text only, so a file in it is represented by its type or URI.
-            PartData::InlineData(blob) => text.push_str(&format!("[{}]", blob.mime_type)),
-            PartData::FileData(file) => text.push_str(&format!("[{}]", file.file_uri)),
-            PartData::FunctionResponse(_) | PartData::Other => {}
-        }
-    }
-    let content = (!text.is_empty()).then_some(text);
-    Ok((content.is_some() || !tool_calls.is_empty()).then_some(Message::Assistant {
-        role: "assistant",
-        content,
-        tool_calls,
-    }))
-}
-
-fn tool_call<'a>(call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, String> {
-    let arguments = serde_json::to_string(&call.args)
-        .map_err(|error| format!("the arguments of `{}` cannot be written as JSON: {error}", call.name))?;
-    Ok(ToolCall {
-        id: call_id(call.id.as_deref(), &call.name),
-        kind: "function",
-        function: CalledFunction { name: &call.name, arguments },
-        extra_content: signatures::unmarked_signature(part)
-            .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
-    })
-}
-
-/// The files that a model accepts.
+/// Writes contents in the form that a model accepts.
 #[derive(Clone, Copy)]
-struct Media {
+struct Writer {
     dialect: Dialect,
     takes_audio: bool,
+    /// True if calls may have a signature, which OpenAI and Mistral refuse as an unknown key.
+    takes_signatures: bool,
 }
 
-impl Media {
+impl Writer {
+    fn assistant(self, content: &Content) -> Result<Option<Message<'_>>, String> {
+        let mut text = String::new();
+        let mut tool_calls = Vec::new();
+        for part in content.parts.iter().filter(|part| !part.thought) {
+            match &part.data {
+                PartData::Text(piece) => text.push_str(piece),
+                PartData::FunctionCall(call) => tool_calls.push(self.tool_call(call, part)?),
+                PartData::ExecutableCode(code) => text.push_str(&code_fence(code.language.as_deref(), &code.code)),
+                PartData::CodeExecutionResult(result) => {
+                    text.push_str(&code_fence(None, result.output.as_deref().unwrap_or_default()));
+                }
+                // An assistant message is text only, so a file in it is represented by its type or URI.
+                PartData::InlineData(blob) => text.push_str(&format!("[{}]", blob.mime_type)),
+                PartData::FileData(file) => text.push_str(&format!("[{}]", file.file_uri)),
+                PartData::FunctionResponse(_) | PartData::Other => {}
+            }
+        }
+        if text.is_empty() && tool_calls.is_empty() {
+            return Ok(None);
+        }
+        // DeepSeek refuses a message without these keys, which may be empty.
+        let needs_all = self.dialect == Dialect::DeepSeek;
+        Ok(Some(Message::Assistant {
+            role: "assistant",
+            content: Some(text).filter(|text| needs_all || !text.is_empty()),
+            reasoning_content: needs_all.then(|| thoughts(content)),
+            tool_calls,
+        }))
+    }
+
+    fn tool_call<'a>(self, call: &'a FunctionCall, part: &Part) -> Result<ToolCall<'a>, String> {
+        let arguments = serde_json::to_string(&call.args)
+            .map_err(|error| format!("the arguments of `{}` cannot be written as JSON: {error}", call.name))?;
+        Ok(ToolCall {
+            id: self.id(call.id.as_deref(), &call.name),
+            kind: "function",
+            function: CalledFunction { name: &call.name, arguments },
+            extra_content: signatures::unmarked_signature(part)
+                .filter(|_| self.takes_signatures)
+                .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
+        })
+    }
+
+    fn tool_result(self, response: &FunctionResponse) -> Result<Message<'_>, String> {
+        let content = serde_json::to_string(&response.response)
+            .map_err(|error| format!("the answer of `{}` cannot be written as JSON: {error}", response.name))?;
+        Ok(Message::Tool { role: "tool", tool_call_id: self.id(response.id.as_deref(), &response.name), content })
+    }
+
+    /// Returns the id of a call and its result. Mistral refuses ids that are not nine letters or digits, such as those
+    /// of other providers.
+    fn id<'a>(self, id: Option<&'a str>, name: &str) -> Cow<'a, str> {
+        let id = call_id(id, name);
+        let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if self.dialect != Dialect::Mistral || is_short {
+            return id;
+        }
+        let mut hasher = DefaultHasher::new();
+        id.hash(&mut hasher);
+        Cow::Owned(format!("{:09x}", hasher.finish() >> 28))
+    }
+
     /// Adds the messages of a user content: first the tool results, each as its own message directly after the calls,
     /// then the other parts.
     fn user<'a>(self, content: &'a Content, messages: &mut Vec<Message<'a>>) -> Result<(), String> {
         for response in content.function_responses() {
-            messages.push(tool_result(response)?);
+            messages.push(self.tool_result(response)?);
         }
         let mut parts = Vec::new();
         for part in content.parts.iter().filter(|part| !part.thought) {
@@ -213,7 +247,9 @@ impl Media {
             return UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data(image, &blob.data) } };
         }
         match blob.mime_type.as_str() {
-            "" => UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data("image/jpeg", &blob.data) } },
+            "" if self.dialect.image_type("image/jpeg").is_some() => {
+                UserPart::ImageUrl { image_url: ImageUrl { url: DataUrl::Data("image/jpeg", &blob.data) } }
+            }
             "audio/wav" | "audio/x-wav" | "audio/wave" if self.takes_audio => {
                 UserPart::InputAudio { input_audio: Audio { data, format: "wav" } }
             }
@@ -238,10 +274,8 @@ impl Media {
     }
 }
 
-fn tool_result(response: &FunctionResponse) -> Result<Message<'_>, String> {
-    let content = serde_json::to_string(&response.response)
-        .map_err(|error| format!("the answer of `{}` cannot be written as JSON: {error}", response.name))?;
-    Ok(Message::Tool { role: "tool", tool_call_id: call_id(response.id.as_deref(), &response.name), content })
+fn thoughts(content: &Content) -> String {
+    content.parts.iter().filter(|part| part.thought).filter_map(Part::as_text).collect()
 }
 
 fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> UserPart<'a> {

@@ -85,6 +85,9 @@ pub(super) fn settings(model: &str, dialect: Dialect, has_tools: bool, config: &
     let effort = effort.filter(|_| !has_tools || family.takes_effort_beside_tools());
     let own_effort = own.get("reasoning_effort").and_then(Value::as_str);
     let is_sampled = family.is_sampled(own_effort.or(effort.as_deref()));
+    let effort = effort.and_then(|effort| dialect.effort(effort));
+    let is_thinking = is_thinking_deepseek(dialect, &own);
+    let has_logprobs = is_sampled && !is_thinking && dialect != Dialect::Mistral;
     let takes_penalties = !family.is_reasoning();
     set("temperature", config.temperature.filter(|_| is_sampled).map(Value::from));
     set("top_p", config.top_p.filter(|_| is_sampled).map(Value::from));
@@ -92,13 +95,16 @@ pub(super) fn settings(model: &str, dialect: Dialect, has_tools: bool, config: &
     set("stop", config.stop_sequences.clone().filter(|_| takes_penalties).map(Value::from));
     set("presence_penalty", config.presence_penalty.filter(|_| takes_penalties).map(Value::from));
     set("frequency_penalty", config.frequency_penalty.filter(|_| takes_penalties).map(Value::from));
-    set("seed", config.seed.map(Value::from));
+    set(dialect.seed_key(), config.seed.map(Value::from));
     set("response_format", response_format(dialect, config));
     for (key, value) in &config.extra {
         match key.as_str() {
-            "toolConfig" if has_tools => set("tool_choice", tool_choice(value)),
-            "responseLogprobs" if is_sampled => set("logprobs", Some(value.clone())),
-            "logprobs" if value.is_number() && is_sampled => set("top_logprobs", Some(value.clone())),
+            "toolConfig" if has_tools => {
+                let is_free = |choice: &Value| choice == "auto" || choice == "none";
+                set("tool_choice", tool_choice(value).filter(|choice| !is_thinking || is_free(choice)));
+            }
+            "responseLogprobs" if has_logprobs => set("logprobs", Some(value.clone())),
+            "logprobs" if value.is_number() && has_logprobs => set("top_logprobs", Some(value.clone())),
             "toolConfig" | "responseLogprobs" | "logprobs" | "httpOptions" => {}
             key if NOT_SENT.contains(&key) || RESERVED_KEYS.contains(&key) => {}
             key => set(key, Some(value.clone())),
@@ -109,15 +115,24 @@ pub(super) fn settings(model: &str, dialect: Dialect, has_tools: bool, config: &
     settings
 }
 
-/// Returns true if this schema needs to be one of an object, and is not: OpenAI refuses others as the schema of an
-/// answer.
-pub(crate) fn needs_object(dialect: Dialect, schema: &Value) -> bool {
-    dialect == Dialect::OpenAi && schema.get("type").is_none_or(|kind| kind != "object")
+/// Returns true if the server refuses this schema of an answer: OpenAI has only those of objects, and DeepSeek none.
+pub(crate) fn refuses_schema(dialect: Dialect, schema: &Value) -> bool {
+    match dialect {
+        Dialect::OpenAi => schema.get("type").is_none_or(|kind| kind != "object"),
+        Dialect::DeepSeek => true,
+        Dialect::OpenRouter | Dialect::Ollama | Dialect::Compatible | Dialect::Mistral => false,
+    }
+}
+
+/// Returns true for a model of DeepSeek that thinks, as all do unless the request says otherwise.
+fn is_thinking_deepseek(dialect: Dialect, body: &JsonMap) -> bool {
+    let mode = body.get("thinking").and_then(|thinking| thinking.get("type"));
+    dialect == Dialect::DeepSeek && mode.is_none_or(|mode| mode != "disabled")
 }
 
 fn response_format(dialect: Dialect, config: &GenerateContentConfig) -> Option<Value> {
     match (&config.response_schema, config.response_mime_type.as_deref()) {
-        (Some(schema), _) if needs_object(dialect, schema) => None,
+        (Some(schema), _) if refuses_schema(dialect, schema) => None,
         (Some(schema), _) => {
             let strict = is_strict(schema);
             Some(json!({

@@ -48,7 +48,8 @@ pub(super) fn request<'a>(
         settings: settings(model, dialect, !tools.is_empty(), &request.config),
         tools,
         stream,
-        stream_options: stream.then_some(StreamOptions { include_usage: true }),
+        // Mistral refuses the option, and always sends the usage.
+        stream_options: (stream && dialect != Dialect::Mistral).then_some(StreamOptions { include_usage: true }),
     })
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::input::{Item, input};
 use crate::failure::Origin;
 use crate::finish;
-use crate::openai::{Dialect, Family, is_strict, needs_object, tool_choice_of};
+use crate::openai::{Dialect, Family, is_strict, refuses_schema, tool_choice_of};
 use crate::prompt::{extra_body, parameters, schema_instruction};
 use crate::signatures::SignatureKind;
 
@@ -62,7 +62,7 @@ pub(super) fn request<'a>(
     request: &'a LlmRequest,
     streaming_mode: StreamingMode,
 ) -> Result<RequestJson<'a>, String> {
-    let schema = request.config.response_schema.as_ref().filter(|schema| needs_object(Dialect::OpenAi, schema));
+    let schema = request.config.response_schema.as_ref().filter(|schema| refuses_schema(Dialect::OpenAi, schema));
     let by_schema = schema.map(schema_instruction);
     let instructions: Vec<_> = request.system_instructions.iter().chain(&by_schema).map(String::as_str).collect();
     let tools = tools(request)?;
@@ -120,7 +120,7 @@ fn settings(model: &str, has_tools: bool, config: &GenerateContentConfig) -> Jso
 
 fn text_format(config: &GenerateContentConfig) -> Option<Value> {
     let format = match (&config.response_schema, config.response_mime_type.as_deref()) {
-        (Some(schema), _) if needs_object(Dialect::OpenAi, schema) => return None,
+        (Some(schema), _) if refuses_schema(Dialect::OpenAi, schema) => return None,
         (Some(schema), _) => {
             json!({ "type": "json_schema", "name": "response", "schema": schema, "strict": is_strict(schema) })
         }

@@ -14,6 +14,7 @@ mod http;
 mod live;
 mod openai_answers;
 mod openai_requests;
+mod openai_servers;
 mod registry;
 mod responses;
 mod retry;

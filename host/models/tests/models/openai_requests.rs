@@ -133,7 +133,7 @@ async fn a_conversation_with_tools_becomes_messages() {
         { "role": "assistant", "content": "```python\n1+1\n```\n```\n2\n```\n[image/png]" },
         { "role": "user", "content": "thanks" },
     ]);
-    assert_eq!(body_of(request(history)).await["messages"], expected);
+    assert_eq!(body_for("openai/own-model", request(history)).await["messages"], expected);
 }
 
 #[tokio::test]
