@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Keys whose values are data of tools, in which a null is a value.
-const DATA: [&str; 3] = ["args", "partialArgs", "response"];
+const DATA: [&str; 4] = ["args", "arguments", "partialArgs", "response"];
 
 /// Parses JSON. If a null is in the way, parses it again without nulls.
 pub(crate) fn parse<T: DeserializeOwned>(json: &[u8]) -> Result<T, serde_json::Error> {

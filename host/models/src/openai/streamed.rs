@@ -65,7 +65,7 @@ impl Decoder for ChunkDecoder {
                 self.add_call(delta);
             }
             parts = message.parts();
-            if let Some(reason) = choice.finish_reason.as_deref().map(finish_reason) {
+            if let Some(reason) = choice.finish_reason.as_deref().and_then(finish_reason) {
                 self.has_finish_reason = true;
                 parts.extend(self.take_calls(Some(reason))?);
                 finish::set(&mut response, reason, None);

@@ -4,7 +4,7 @@ use hatchery_core::{
     Content, FunctionCall, JsonMap, LlmRequest, LlmResponse, ModelError, Part, PartData, StreamingMode, UsageMetadata,
     base64_bytes,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::Dialect;
@@ -141,7 +141,17 @@ pub(super) struct ToolCallJson {
 #[serde(default)]
 pub(super) struct CalledFunctionJson {
     pub(super) name: Option<String>,
+    #[serde(deserialize_with = "text_or_json")]
     pub(super) arguments: Option<String>,
+}
+
+/// Reads a text. Some servers send the arguments of a call as the object itself.
+fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let value = Option::<Value>::deserialize(deserializer)?;
+    Ok(value.map(|value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }))
 }
 
 /// An extension by Gemini's endpoint for chat completions.
@@ -206,7 +216,7 @@ pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
     let mut logprobs = Logprobs::default();
     logprobs.add(&choice);
     response.avg_logprobs = logprobs.mean();
-    let reason = choice.finish_reason.as_deref().map(finish_reason);
+    let reason = choice.finish_reason.as_deref().and_then(finish_reason);
     let mut message = choice.message.unwrap_or_default();
     let calls = message.tool_calls.take().unwrap_or_default();
     let mut parts = message.parts();
@@ -319,13 +329,15 @@ pub(super) fn call_parts(
     Ok(parts)
 }
 
-/// Maps a finish reason to Gemini's name.
-pub(super) fn finish_reason(reason: &str) -> &'static str {
+/// Maps a finish reason to Gemini's name. `None` for the texts that some servers send where there is none yet.
+pub(super) fn finish_reason(reason: &str) -> Option<&'static str> {
     match reason {
-        "stop" | "tool_calls" | "function_call" => finish::STOP,
-        "length" => "MAX_TOKENS",
-        "content_filter" => "SAFETY",
-        _ => "OTHER",
+        "" | "null" => None,
+        "stop" | "tool_calls" | "function_call" => Some(finish::STOP),
+        // The second is Mistral's, where the context of the model is full.
+        "length" | "model_length" => Some("MAX_TOKENS"),
+        "content_filter" => Some("SAFETY"),
+        _ => Some("OTHER"),
     }
 }
 

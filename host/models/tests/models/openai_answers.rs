@@ -109,9 +109,13 @@ async fn a_content_of_chunks_has_thoughts_and_texts() {
 
 #[tokio::test]
 async fn each_finish_reason_is_mapped() {
-    for (theirs, ours) in
-        [("length", "MAX_TOKENS"), ("content_filter", "SAFETY"), ("odd", "OTHER"), ("function_call", "STOP")]
-    {
+    for (theirs, ours) in [
+        ("length", "MAX_TOKENS"),
+        ("model_length", "MAX_TOKENS"),
+        ("content_filter", "SAFETY"),
+        ("odd", "OTHER"),
+        ("function_call", "STOP"),
+    ] {
         let message = json!({ "content": "half" });
         let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": theirs }] })).await;
         assert_eq!(response.finish_reason.as_deref(), Some(ours));
@@ -265,6 +269,32 @@ async fn empty_arguments_and_null_are_no_arguments() {
     for arguments in ["", " ", "null", "{}"] {
         let deltas = streamed([chunk(call_piece(0, Some("c"), Some("roll"), arguments), json!("tool_calls"))]).await;
         assert!(deltas[0].content.as_ref().unwrap().function_calls().next().unwrap().args.is_empty(), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_sent_as_an_object_are_read() {
+    let function = json!({ "name": "roll", "arguments": { "sides": 6, "seed": null } });
+    let message = json!({ "tool_calls": [{ "index": 0, "id": "c", "function": function }] });
+    let response = answer_to(json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] })).await;
+    for responses in [vec![response], streamed([chunk(message.clone(), json!("tool_calls"))]).await] {
+        let call = responses[0].content.as_ref().unwrap().function_calls().next().unwrap().clone();
+        assert_eq!(Value::Object(call.args), json!({ "sides": 6, "seed": null }));
+    }
+}
+
+#[tokio::test]
+async fn an_empty_finish_reason_is_none() {
+    for none in ["", "null"] {
+        let deltas = streamed([
+            chunk(json!({ "content": "Rol" }), json!(none)),
+            chunk(json!({ "content": "ling." }), json!(none)),
+            chunk(json!({}), json!("stop")),
+        ])
+        .await;
+        assert_eq!(texts(&deltas), ["Rol", "ling."]);
+        assert_eq!(deltas[0].error_code, None);
+        assert_eq!(deltas[2].finish_reason.as_deref(), Some("STOP"));
     }
 }
 
