@@ -2,8 +2,10 @@
 //! `OPENAI_BASE_URL`).
 //!
 //! A call serializes the conversation once. Only the first choice of a response is used. Thoughts are sent back to
-//! DeepSeek only, because the protocol has no field for them, and settings that are specific to Gemini are omitted.
+//! DeepSeek and OpenRouter only, because the protocol has no field for them, and settings that are specific to Gemini
+//! are omitted.
 
+mod details;
 mod dialect;
 mod embeddings;
 mod family;

@@ -17,10 +17,13 @@ pub(crate) enum SignatureKind {
     Genai,
     /// A block of an answer of the library rig, with its origin, as JSON.
     Rig,
+    /// The thoughts of an answer of OpenRouter, as a JSON array.
+    OpenRouter,
 }
 
 impl SignatureKind {
-    const ALL: [Self; 5] = [Self::Thinking, Self::RedactedThinking, Self::Reasoning, Self::Genai, Self::Rig];
+    const ALL: [Self; 6] =
+        [Self::Thinking, Self::RedactedThinking, Self::Reasoning, Self::Genai, Self::Rig, Self::OpenRouter];
 
     fn mark(self) -> &'static str {
         match self {
@@ -29,6 +32,7 @@ impl SignatureKind {
             Self::Reasoning => "reasoning:",
             Self::Genai => "genai:",
             Self::Rig => "rig:",
+            Self::OpenRouter => "openrouter:",
         }
     }
 

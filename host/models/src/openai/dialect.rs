@@ -74,6 +74,15 @@ impl Dialect {
         matches!(self, Self::OpenAi | Self::OpenRouter)
     }
 
+    /// Returns true if messages may have keys for signatures of thoughts. OpenAI and Mistral refuse unknown keys.
+    pub(super) fn takes_extensions(self, model: &str) -> bool {
+        match self {
+            Self::OpenAi => Family::of(model) == Family::Other,
+            Self::OpenRouter | Self::Ollama | Self::Compatible => true,
+            Self::Mistral | Self::DeepSeek => false,
+        }
+    }
+
     /// Returns true if the model may hear. OpenAI's models do only if their name says so.
     pub(super) fn takes_audio(self, model: &str) -> bool {
         match self {

@@ -7,9 +7,11 @@ use hatchery_core::{
     Blob, Content, FileData, FunctionCall, FunctionResponse, LlmRequest, Part, PartData, base64_bytes,
 };
 use serde::Serialize;
+use serde_json::Value;
 
+use super::details::details_of;
 use super::wire::ExtraContent;
-use super::{Dialect, Family, refuses_schema};
+use super::{Dialect, refuses_schema};
 use crate::encoding::{Base64, DataUrl};
 use crate::files;
 use crate::prompt::{CONTINUE_TEXT, JSON_INSTRUCTION, call_id, code_fence, is_json_unnamed, schema_instruction};
@@ -32,6 +34,8 @@ pub(super) enum Message<'a> {
         content: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         reasoning_content: Option<String>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        reasoning_details: Vec<Value>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
     },
@@ -101,11 +105,8 @@ pub(super) fn messages<'a>(model: &str, dialect: Dialect, request: &'a LlmReques
         let role = if is_reasoning(model) { "developer" } else { "system" };
         messages.push(Message::System { role, content: instructions.join("\n\n") });
     }
-    let writer = Writer {
-        dialect,
-        takes_audio: dialect.takes_audio(model),
-        takes_signatures: dialect != Dialect::Mistral && Family::of(model) == Family::Other,
-    };
+    let writer =
+        Writer { dialect, takes_audio: dialect.takes_audio(model), takes_extensions: dialect.takes_extensions(model) };
     for content in &request.contents {
         match content.role.as_deref() {
             Some("model" | "assistant") => messages.extend(writer.assistant(content)?),
@@ -140,8 +141,7 @@ fn is_reasoning(model: &str) -> bool {
 struct Writer {
     dialect: Dialect,
     takes_audio: bool,
-    /// True if calls may have a signature, which OpenAI and Mistral refuse as an unknown key.
-    takes_signatures: bool,
+    takes_extensions: bool,
 }
 
 impl Writer {
@@ -171,6 +171,7 @@ impl Writer {
             role: "assistant",
             content: Some(text).filter(|text| needs_all || !text.is_empty()),
             reasoning_content: needs_all.then(|| thoughts(content)),
+            reasoning_details: if self.takes_extensions { details_of(content) } else { Vec::new() },
             tool_calls,
         }))
     }
@@ -183,7 +184,7 @@ impl Writer {
             kind: "function",
             function: CalledFunction { name: &call.name, arguments },
             extra_content: signatures::unmarked_signature(part)
-                .filter(|_| self.takes_signatures)
+                .filter(|_| self.takes_extensions)
                 .map(|signature| ExtraContent::with_signature(base64_bytes::encode(signature))),
         })
     }

@@ -1,9 +1,11 @@
-//! Decoder of streamed chat completions: passes text through and buffers tool calls until they are complete.
+//! Decoder of streamed chat completions: passes text through and buffers tool calls and signatures until they are
+//! complete.
 
 use std::sync::Arc;
 
 use hatchery_core::{Content, LlmResponse, ModelError, Part};
 
+use super::details::Details;
 use super::wire::{Logprobs, ToolCallJson, call_parts, finish_reason, parse};
 use crate::failure::Origin;
 use crate::finish;
@@ -15,6 +17,7 @@ const DONE: &str = "[DONE]";
 pub(super) struct ChunkDecoder {
     origin: Arc<Origin>,
     calls: Vec<ToolCallJson>,
+    details: Details,
     logprobs: Logprobs,
     has_finish_reason: bool,
     is_done: bool,
@@ -22,7 +25,14 @@ pub(super) struct ChunkDecoder {
 
 impl ChunkDecoder {
     pub(super) fn new(origin: Arc<Origin>) -> Self {
-        Self { origin, calls: Vec::new(), logprobs: Logprobs::default(), has_finish_reason: false, is_done: false }
+        Self {
+            origin,
+            calls: Vec::new(),
+            details: Details::default(),
+            logprobs: Logprobs::default(),
+            has_finish_reason: false,
+            is_done: false,
+        }
     }
 
     /// Appends a delta to the call with the same index, unless it has another id.
@@ -44,8 +54,10 @@ impl ChunkDecoder {
         }
     }
 
-    fn take_calls(&mut self, reason: Option<&str>) -> Result<Vec<Part>, ModelError> {
-        call_parts(std::mem::take(&mut self.calls), reason, &self.origin)
+    /// Removes what is complete at the end only.
+    fn take_last_parts(&mut self, reason: Option<&str>) -> Result<Vec<Part>, ModelError> {
+        let calls = call_parts(std::mem::take(&mut self.calls), reason, &self.origin)?;
+        Ok(self.details.take_part().into_iter().chain(calls).collect())
     }
 }
 
@@ -64,10 +76,11 @@ impl Decoder for ChunkDecoder {
             for delta in message.tool_calls.take().unwrap_or_default() {
                 self.add_call(delta);
             }
+            self.details.add(message.reasoning_details.take());
             parts = message.parts();
             if let Some(reason) = choice.finish_reason.as_deref().and_then(finish_reason) {
                 self.has_finish_reason = true;
-                parts.extend(self.take_calls(Some(reason))?);
+                parts.extend(self.take_last_parts(Some(reason))?);
                 finish::set(&mut response, reason, None);
                 response.avg_logprobs = self.logprobs.mean();
                 response.custom_metadata = chunk.metadata();
@@ -80,12 +93,12 @@ impl Decoder for ChunkDecoder {
         Ok(vec![response])
     }
 
-    /// Returns the calls that no finish reason followed.
+    /// Returns the calls and signatures that no finish reason followed.
     fn finish(&mut self) -> Result<Vec<LlmResponse>, ModelError> {
         if !self.has_finish_reason && !self.is_done {
             return Err(self.origin.incomplete_answer());
         }
-        let parts = self.take_calls(None)?;
+        let parts = self.take_last_parts(None)?;
         if parts.is_empty() {
             return Ok(Vec::new());
         }

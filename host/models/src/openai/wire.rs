@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::Dialect;
+use super::details::Details;
 use super::messages::{Message, messages};
 use super::settings::{ToolJson, settings, tools};
 use crate::failure::Origin;
@@ -109,6 +110,8 @@ pub(super) struct MessageJson {
     reasoning_content: Option<String>,
     /// The thoughts under their newer name. Some servers send them under both names.
     reasoning: Option<String>,
+    /// Untyped: an unknown form does not make the response unreadable.
+    pub(super) reasoning_details: Option<Value>,
     pub(super) tool_calls: Option<Vec<ToolCallJson>>,
 }
 
@@ -219,7 +222,9 @@ pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
     let reason = choice.finish_reason.as_deref().and_then(finish_reason);
     let mut message = choice.message.unwrap_or_default();
     let calls = message.tool_calls.take().unwrap_or_default();
+    let details = Details::new(message.reasoning_details.take()).take_part();
     let mut parts = message.parts();
+    parts.extend(details);
     parts.extend(call_parts(calls, reason, origin)?);
     response.content = (!parts.is_empty()).then(|| Content::new("model", parts));
     if let Some(reason) = reason {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hatchery_core::{Content, FunctionDeclaration, LlmRequest, ModelResolver};
-use hatchery_models::{ModelProviders, Settings};
+use hatchery_core::{Aggregator, Content, FunctionDeclaration, LlmRequest, ModelResolver};
+use hatchery_models::{ModelProviders, Service, Settings};
 use serde_json::{Value, json};
 
-use crate::support::{MockProvider, MockResponse, content, deltas, generate, request, user_request};
+use crate::support::{MockProvider, MockResponse, content, deltas, event, generate, request, user_request};
 
 async fn body_for(model: &str, request: LlmRequest) -> Value {
     let answer =
@@ -140,5 +140,52 @@ async fn deepseek_gets_the_names_of_images() {
         let history = [content(json!({ "role": "user", "parts": [part] }))];
         let body = body_for("openai/deepseek-chat", request(history)).await;
         assert!(body["messages"][0]["content"].is_string(), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn openrouter_gets_the_signatures_of_its_thoughts_back() {
+    let chunk =
+        |delta: Value, reason: Value| json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] });
+    let piece = |text: &str| {
+        let detail = json!({ "type": "reasoning.text", "text": text, "format": "google-gemini-v1", "index": 0 });
+        chunk(json!({ "reasoning": text, "reasoning_details": [detail] }), Value::Null)
+    };
+    let encrypted = json!({ "type": "reasoning.encrypted", "data": "c2ln", "id": "c", "index": 1 });
+    let calls = json!([{ "index": 0, "id": "c", "function": { "name": "roll", "arguments": "{}" } }]);
+    let stream = [
+        piece("a d"),
+        piece("ie"),
+        chunk(json!({ "tool_calls": calls, "reasoning_details": [encrypted] }), Value::Null),
+        chunk(json!({}), json!("tool_calls")),
+    ];
+    let details = json!([
+        { "type": "reasoning.text", "text": "a die", "format": "google-gemini-v1", "index": 0 },
+        encrypted,
+    ]);
+    let message = json!({ "reasoning": "a die", "reasoning_details": details, "tool_calls": calls });
+    let complete = json!({ "choices": [{ "message": message, "finish_reason": "tool_calls" }] });
+    let provider = MockProvider::start([
+        MockResponse::events(stream.map(event)),
+        MockResponse::json(&complete),
+        MockResponse::json(&complete),
+        MockResponse::json(&complete),
+    ])
+    .await;
+    let (service, url) = (Service::OpenRouter, provider.url.as_str());
+    let models = ModelProviders::with_defaults(Settings::default().with_base_url(service, url).with_key(service, "k"));
+    let model = models.model("openrouter/google/gemini-3-pro-preview").unwrap();
+
+    let mut aggregator = Aggregator::default();
+    deltas(model.as_ref(), user_request("roll")).await.into_iter().for_each(|delta| aggregator.push(delta));
+    let streamed = aggregator.finish().unwrap();
+    let whole = generate(model.as_ref(), user_request("roll")).await.unwrap();
+    for answer in [streamed, whole] {
+        let answer = answer.content.unwrap();
+        assert_eq!((answer.parts[0].thought, answer.parts[0].as_text()), (true, Some("a die")));
+        let result =
+            json!({ "role": "user", "parts": [{ "functionResponse": { "id": "c", "name": "roll", "response": {} } }] });
+        generate(model.as_ref(), request([Content::user("roll"), answer, content(result)])).await.unwrap();
+        assert_eq!(provider.requests().pop().unwrap().body["messages"][1]["reasoning_details"], details);
     }
 }
