@@ -14,6 +14,7 @@ use super::AUDIO_RATE;
 use super::resampler::Resampler;
 use crate::failure::{INSUFFICIENT_QUOTA, Origin, QUOTA_REMEDY};
 use crate::live_socket::LiveProtocol;
+use crate::nulls;
 use crate::responses::conversation_items;
 
 /// Errors of requests that came too late or too early, which change nothing.
@@ -86,6 +87,13 @@ struct Usage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     total_tokens: Option<u64>,
+    input_token_details: InputDetails,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct InputDetails {
+    cached_tokens: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -132,7 +140,7 @@ impl RealtimeProtocol {
     }
 
     fn parse(&self, json: &[u8]) -> Result<ServerEvent, ModelError> {
-        serde_json::from_slice(json).map_err(|error| self.origin.bad_response(error))
+        nulls::parse(json).map_err(|error| self.origin.bad_response(error))
     }
 
     fn failure(&self, Failure { r#type, code, message }: &Failure) -> ModelError {
@@ -178,6 +186,7 @@ impl RealtimeProtocol {
             LiveResponse::Usage(UsageMetadata {
                 prompt_token_count: usage.input_tokens,
                 candidates_token_count: usage.output_tokens,
+                cached_content_token_count: usage.input_token_details.cached_tokens.filter(|cached| *cached > 0),
                 total_token_count: usage.total_tokens,
                 ..UsageMetadata::default()
             })

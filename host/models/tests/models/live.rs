@@ -371,7 +371,10 @@ async fn speech_and_calls_of_tools_arrive_in_order() {
             Step::Send(json!({"toolCallCancellation": {"ids": ["c2"]}})),
             Step::Send(json!({"serverContent": {"interrupted": true}})),
             Step::Send(json!({"serverContent": {"generationComplete": true}})),
-            Step::Send(json!({"serverContent": {"turnComplete": true}, "usageMetadata": {"totalTokenCount": 7}})),
+            Step::Send(json!({"serverContent": {"turnComplete": true}, "usageMetadata": {
+                "promptTokenCount": 3, "responseTokenCount": 4, "totalTokenCount": 7,
+                "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 4}],
+            }})),
             Step::Close(1000, ""),
         ],
     )])
@@ -400,7 +403,11 @@ async fn speech_and_calls_of_tools_arrive_in_order() {
     let rest = received(&*connection, 4).await;
     assert_eq!(rest[..2], [LiveResponse::ToolCallsCancelled(vec!["c2".into()]), LiveResponse::Interrupted]);
     let LiveResponse::Usage(usage) = &rest[2] else { panic!("{rest:?}") };
-    assert_eq!((usage.total(), &rest[3]), (7, &LiveResponse::TurnComplete));
+    let expected = json!({
+        "promptTokenCount": 3, "candidatesTokenCount": 4, "totalTokenCount": 7,
+        "candidatesTokensDetails": [{"modality": "AUDIO", "tokenCount": 4}],
+    });
+    assert_eq!((json!(usage), &rest[3]), (expected, &LiveResponse::TurnComplete));
     assert_eq!(receive(&*connection).await, None);
     server.check().await;
 }

@@ -195,7 +195,7 @@ impl ServerFrame {
             output_transcription.map(LiveResponse::OutputTranscription),
             calls.map(LiveResponse::ToolCalls),
             self.tool_call_cancellation.map(|cancelled| LiveResponse::ToolCallsCancelled(cancelled.ids)),
-            self.usage_metadata.map(LiveResponse::Usage),
+            self.usage_metadata.map(|usage| LiveResponse::Usage(with_common_names(usage))),
             interrupted.then_some(LiveResponse::Interrupted),
             turn_complete.then_some(LiveResponse::TurnComplete),
         ]
@@ -203,4 +203,14 @@ impl ServerFrame {
         .flatten()
         .collect()
     }
+}
+
+/// Renames the counts of the answer, which have other names in the Live API.
+fn with_common_names(mut usage: UsageMetadata) -> UsageMetadata {
+    let count = usage.extra.shift_remove("responseTokenCount").as_ref().and_then(Value::as_u64);
+    usage.candidates_token_count = usage.candidates_token_count.or(count);
+    if let Some(details) = usage.extra.shift_remove("responseTokensDetails") {
+        usage.extra.insert("candidatesTokensDetails".to_owned(), details);
+    }
+    usage
 }

@@ -1,6 +1,6 @@
 //! Live connections to the Realtime API of OpenAI.
 
-use hatchery_core::StreamingMode;
+use hatchery_core::{StreamingMode, UsageMetadata};
 
 use super::*;
 
@@ -90,9 +90,12 @@ async fn a_realtime_model_hears_speaks_calls_tools_and_is_interrupted() {
     let transcribed =
         |kind: &str, members: Value| event(&format!("conversation.item.input_audio_transcription.{kind}"), members);
     let call = json!({"type": "function_call", "call_id": "c1", "name": "roll_die", "arguments": "{\"sides\":6}"});
-    let usage = json!({"input_tokens": 3, "output_tokens": 4, "total_tokens": 7});
+    let usage = json!({
+        "input_tokens": 3, "output_tokens": 4, "total_tokens": 7, "input_token_details": {"cached_tokens": 2, "text_tokens": 3},
+    });
     let done = |status: &str, output: Value| {
-        event("response.done", json!({"response": {"status": status, "output": output, "usage": usage.clone()}}))
+        let response = json!({"status": status, "output": output, "usage": usage.clone(), "status_details": null});
+        event("response.done", json!({"response": response, "item_id": null}))
     };
     let rest = vec![
         // 16 kHz become 24 kHz.
@@ -127,7 +130,8 @@ async fn a_realtime_model_hears_speaks_calls_tools_and_is_interrupted() {
     connection.send(LiveRequest::Blob(blob)).await.unwrap();
     let transcription =
         |text: &str, finished| LiveResponse::InputTranscription(Transcription { text: text.into(), finished });
-    let usage = |response: &LiveResponse| matches!(response, LiveResponse::Usage(usage) if usage.total() == 7);
+    let is_usage = |usage: &UsageMetadata| usage.total() == 7 && usage.cached_content_token_count == Some(2);
+    let usage = |response: &LiveResponse| matches!(response, LiveResponse::Usage(usage) if is_usage(usage));
     let first = received(&*connection, 7).await;
     let expected = [
         transcription("Roll", false),
