@@ -10,6 +10,9 @@ use crate::http::Endpoint;
 /// Maximum number of texts in a request.
 const MAX_TEXTS: usize = 2_048;
 
+/// Maximum size of the texts in a request. OpenAI takes as many tokens, of which each has a byte at least.
+const MAX_BYTES: usize = 300_000;
+
 pub(super) struct OpenAiEmbedder {
     model: String,
     url: Url,
@@ -56,9 +59,22 @@ impl OpenAiEmbedder {
 impl Embedder for OpenAiEmbedder {
     async fn embed(&self, texts: Vec<String>) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors = Vec::with_capacity(texts.len());
-        for batch in texts.chunks(MAX_TEXTS) {
+        let mut rest = texts.as_slice();
+        while !rest.is_empty() {
+            let (batch, others) = rest.split_at(fitting(rest));
             vectors.extend(self.embed_batch(batch).await?);
+            rest = others;
         }
         Ok(vectors)
     }
+}
+
+/// Returns the number of texts at the beginning that fit in a request. The first is always one of them.
+fn fitting(texts: &[String]) -> usize {
+    let mut bytes = 0;
+    let is_within = |text: &&String| {
+        bytes += text.len();
+        bytes <= MAX_BYTES
+    };
+    texts.iter().take(MAX_TEXTS).take_while(is_within).count().max(1)
 }

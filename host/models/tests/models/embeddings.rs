@@ -70,6 +70,18 @@ async fn openai_embeds_at_most_2_048_texts_per_request() {
 }
 
 #[tokio::test]
+async fn openai_embeds_no_more_than_it_accepts_per_request() {
+    let answers = [openai(&[(0, [1.0, 0.0]), (1, [1.0, 0.0])]), openai(&[(0, [0.0, 1.0])]), openai(&[(0, [0.0, 1.0])])];
+    let provider = MockProvider::start(answers.map(MockResponse::json)).await;
+    let texts = [120_000, 180_000, 1, 400_000].map(|bytes| "x".repeat(bytes));
+    let vectors = embedder(&provider, "text-embedding-3-small").embed(texts.to_vec()).await.unwrap();
+    assert_eq!(vectors.len(), 4);
+    let sent: Vec<_> =
+        provider.requests().iter().map(|request| request.body["input"].as_array().unwrap().len()).collect();
+    assert_eq!(sent, [2, 1, 1]);
+}
+
+#[tokio::test]
 async fn openai_and_compatible_servers_embed_texts_in_their_order() {
     for (name, model) in [
         ("text-embedding-3-small", "text-embedding-3-small"),
