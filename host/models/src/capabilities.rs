@@ -42,12 +42,48 @@ pub(crate) fn vertex_claude_capabilities() -> ModelCapabilities {
     ModelCapabilities { lacks_response_schema: true, ..ModelCapabilities::default() }
 }
 
-/// Returns the capabilities of a model of a compatible server, where only the family of the model is known.
+/// Returns the capabilities of a model of a compatible server or a library, where only the family of the model is
+/// known.
 pub(crate) fn compatible_capabilities(name: &str) -> ModelCapabilities {
-    ModelCapabilities { response_grouping: response_grouping(name), ..ModelCapabilities::default() }
+    ModelCapabilities {
+        response_grouping: response_grouping(name),
+        lacks_response_schema: lacks_response_schema(name),
+        ..ModelCapabilities::default()
+    }
+}
+
+/// Returns true for older models of Anthropic, and for the names that DeepSeek itself gives to its models.
+fn lacks_response_schema(name: &str) -> bool {
+    let claude = name.find("claude-").and_then(|start| name.get(start..));
+    let model = name.rsplit(':').next().unwrap_or_default();
+    claude.is_some_and(|claude| !ClaudeVersion::of(claude).has_schemas())
+        || (model.starts_with("deepseek-") && !name.contains('/'))
 }
 
 /// Models of the Gemini 3 family refuse a response that follows another call than its own batch.
 fn response_grouping(name: &str) -> ResponseGrouping {
     if name.contains("gemini-3") { ResponseGrouping::Batched } else { ResponseGrouping::PerCall }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn models_without_schemas_are_known_by_their_names() {
+        for (name, lacks_schemas) in [
+            ("rig:anthropic:claude-3-5-haiku-latest", true),
+            ("genai:anthropic::claude-sonnet-4-5", false),
+            ("openrouter/anthropic/claude-3.7-sonnet:thinking", true),
+            ("openrouter/anthropic/claude-opus-4.5", false),
+            ("anthropic.claude-sonnet-4-20250514-v1:0", true),
+            ("rig:deepseek:deepseek-chat", true),
+            ("openrouter/deepseek/deepseek-chat", false),
+            ("ollama/deepseek-r1:8b", false),
+            ("llama3.2", false),
+            ("", false),
+        ] {
+            assert_eq!(compatible_capabilities(name).lacks_response_schema, lacks_schemas, "{name}");
+        }
+    }
 }

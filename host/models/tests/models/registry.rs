@@ -117,6 +117,9 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
         ("openai-responses/gpt-5", true, false, false),
         ("ollama/llama3.2", false, false, false),
         ("openrouter/google/gemini-3-pro", false, false, true),
+        ("openrouter/anthropic/claude-3.5-sonnet", false, false, false),
+        ("openai/deepseek-chat", false, false, false),
+        ("openai/mistral-large-latest", false, false, false),
         ("apigee/gemini/gemini-3-pro", true, true, true),
         ("apigee/openai/gpt-5", true, false, false),
         ("apigee/nonsense/x/y/z", false, false, false),
@@ -125,9 +128,15 @@ fn providers_know_the_capabilities_of_their_models_with_and_without_a_key() {
     ] {
         let response_grouping = if is_grouped { ResponseGrouping::Batched } else { ResponseGrouping::PerCall };
         let live = name.contains("native-audio") || name.contains("realtime");
-        let lacks_response_schema = ["claude-3", "claude-sonnet-4-2", "claude-opus-4-1", "vertex/claude"]
-            .iter()
-            .any(|start| name.starts_with(start));
+        let without_schemas = [
+            "claude-3",
+            "claude-sonnet-4-2",
+            "claude-opus-4-1",
+            "vertex/claude",
+            "openrouter/anthropic/claude-3",
+            "openai/deepseek",
+        ];
+        let lacks_response_schema = without_schemas.iter().any(|start| name.starts_with(start));
         let expected =
             ModelCapabilities { schema_with_tools, lacks_response_schema, built_in_tools, response_grouping, live };
         assert_eq!(with_keys.capabilities(name), expected, "{name}");
