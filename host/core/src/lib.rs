@@ -23,6 +23,7 @@ mod event;
 mod examples;
 mod extra;
 mod fallback;
+mod hash;
 mod http_options;
 mod id;
 mod instruction_content;
@@ -103,6 +104,7 @@ pub use event::{
 pub use examples::{Example, ExampleProvider, Examples};
 pub use extra::{Extra, KnownKeys, known_key};
 pub use fallback::FallbackModel;
+pub use hash::FastHashMap;
 pub use http_options::{HttpOptions, RetryOptions};
 pub use id::{HOST_USER, IdKind, InvalidId, MAX_ID_BYTES, SessionKey};
 pub use invocation::{Invocation, InvocationWriter, NewInvocation, RemainingLimits, RevisionGap};

@@ -1,13 +1,12 @@
 //! A fair async read-write lock per key, with a timeout.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use hatchery_core::StoreError;
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{FastHashMap, StoreError};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// Maximum time that a write waits for earlier writes: first for writes of the same user, then for the database.
@@ -32,7 +31,7 @@ pub(crate) enum LockMode {
 }
 
 /// A fair read-write lock per key. A key that is neither held nor waited for uses no memory.
-pub(crate) struct KeyedLock<K: Eq + Hash + Clone>(Mutex<HashMap<K, Arc<RwLock<()>>>>);
+pub(crate) struct KeyedLock<K: Eq + Hash + Clone>(Mutex<FastHashMap<K, Arc<RwLock<()>>>>);
 
 impl<K: Eq + Hash + Clone> Default for KeyedLock<K> {
     fn default() -> Self {
@@ -79,7 +78,7 @@ impl<K: Eq + Hash + Clone> KeyedLock<K> {
         Some(guard)
     }
 
-    fn locks(&self) -> MutexGuard<'_, HashMap<K, Arc<RwLock<()>>>> {
+    fn locks(&self) -> MutexGuard<'_, FastHashMap<K, Arc<RwLock<()>>>> {
         self.0.lock_unpoisoned()
     }
 }

@@ -1,11 +1,11 @@
 //! A bounded store of spans in memory, for the developer UI and ADK's clients.
 
+use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{SpanData, SpanExporter, SpanOperation, TraceParent};
+use hatchery_core::{FastHashMap, SpanData, SpanExporter, SpanOperation, TraceParent};
 
 /// Maximum number of stored spans.
 const MAX_SPANS: usize = 10_000;
@@ -23,9 +23,9 @@ struct Spans {
     /// In the order in which they ended.
     spans: VecDeque<Arc<SpanData>>,
     /// By the id of their session, in the same order. Sessions of several apps may share an id.
-    sessions: HashMap<Arc<str>, VecDeque<Arc<SpanData>>>,
+    sessions: FastHashMap<Arc<str>, VecDeque<Arc<SpanData>>>,
     /// The span that led to an event.
-    events: HashMap<String, Arc<SpanData>>,
+    events: FastHashMap<String, Arc<SpanData>>,
     bytes: usize,
     is_disabled: bool,
 }

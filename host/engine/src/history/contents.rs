@@ -15,10 +15,9 @@ mod data_files;
 mod pair_calls;
 mod visible;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hatchery_core::{CodeFile, Content, Event, ResponseGrouping};
+use hatchery_core::{CodeFile, Content, Event, FastHashMap, ResponseGrouping};
 use imbl::Vector;
 
 use crate::history::compaction::{HistoryItem, PromptSize, effective_history};
@@ -31,7 +30,7 @@ use visible::{VisibleContent, visible_to};
 /// The views of one session. They are kept from call to call and from turn to turn.
 #[derive(Default)]
 pub(crate) struct PromptViews {
-    by_agent: HashMap<(Arc<str>, Option<Arc<str>>), PromptView>,
+    by_agent: FastHashMap<(Arc<str>, Option<Arc<str>>), PromptView>,
     pub(crate) size: PromptSize,
 }
 

@@ -5,13 +5,12 @@
 
 mod partial_messages;
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, SessionKey};
+use hatchery_core::{Event, FastHashMap, SessionKey};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -99,7 +98,7 @@ impl RunKey {
 /// The runs of this host, in progress or queued.
 #[derive(Default)]
 pub(super) struct RunBus {
-    channels: Mutex<HashMap<RunKey, Channel>>,
+    channels: Mutex<FastHashMap<RunKey, Channel>>,
     /// Cancelled once all runs are stopped.
     stopped: CancellationToken,
 }
@@ -194,7 +193,7 @@ impl RunBus {
         self.stopped.clone()
     }
 
-    fn channels(&self) -> MutexGuard<'_, HashMap<RunKey, Channel>> {
+    fn channels(&self) -> MutexGuard<'_, FastHashMap<RunKey, Channel>> {
         self.channels.lock_unpoisoned()
     }
 }

@@ -2,13 +2,12 @@
 //!
 //! The lock's data is an LRU cache of sessions, so that a turn reads only the events since the turn before it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventWindow, Session, SessionKey, TurnLease};
+use hatchery_core::{Event, EventWindow, FastHashMap, Session, SessionKey, TurnLease};
 use imbl::Vector;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio::task::coop::unconstrained;
@@ -75,7 +74,7 @@ pub(super) struct SessionQueue(Mutex<SessionCache>);
 
 #[derive(Default)]
 struct SessionCache {
-    entries: HashMap<SessionKey, CacheEntry>,
+    entries: FastHashMap<SessionKey, CacheEntry>,
     /// Events of all entries.
     events: usize,
     /// Bytes of their JSON.

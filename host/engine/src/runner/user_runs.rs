@@ -1,18 +1,17 @@
 //! Counter of the active runs of each user.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex};
 
-use hatchery_core::SessionKey;
 use hatchery_core::sync::MutexExt;
+use hatchery_core::{FastHashMap, SessionKey};
 
 /// App and user.
 type Owner = (Arc<str>, Arc<str>);
 
 /// Counts the active runs of each user of an app.
 #[derive(Clone, Default)]
-pub(super) struct UserRuns(Arc<Mutex<HashMap<Owner, usize>>>);
+pub(super) struct UserRuns(Arc<Mutex<FastHashMap<Owner, usize>>>);
 
 /// Counts a run towards its user's active runs until it is dropped.
 pub(super) struct UserRunGuard {

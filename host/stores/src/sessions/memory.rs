@@ -14,7 +14,7 @@ mod state;
 mod stored_session;
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
@@ -23,9 +23,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use hatchery_core::sync::{MutexExt, RwLockExt};
 use hatchery_core::{
-    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, JsonMap, MAX_TURN_LEASE, RunService, Session,
-    SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage, StoreError,
-    Timestamp, TurnOpening, TurnStart, Usage, UserUsage,
+    CallJournal, Event, EventWindow, ExpiredSession, ExpiryRule, FastHashMap, JsonMap, MAX_TURN_LEASE, RunService,
+    Session, SessionCursor, SessionKey, SessionPage, SessionService, SessionUsage, State, StateScope, StateUsage,
+    StoreError, Timestamp, TurnOpening, TurnStart, Usage, UserUsage,
 };
 use imbl::Vector;
 
@@ -39,11 +39,11 @@ use stored_session::StoredSession;
 /// A [`SessionService`] in memory. Everything is lost when the process ends.
 #[derive(Default)]
 pub struct MemorySessions {
-    sessions: RwLock<HashMap<AppAndUser, Arc<UserSessions>>>,
+    sessions: RwLock<FastHashMap<AppAndUser, Arc<UserSessions>>>,
     /// The state of the apps by full keys.
-    apps: RwLock<HashMap<Arc<str>, SharedState>>,
+    apps: RwLock<FastHashMap<Arc<str>, SharedState>>,
     /// The state of the users by full keys.
-    users: RwLock<HashMap<AppAndUser, SharedState>>,
+    users: RwLock<FastHashMap<AppAndUser, SharedState>>,
     /// The latest time of creation in microseconds.
     last_created: AtomicI64,
     /// Hashes the ids of events.
@@ -59,7 +59,7 @@ type AppAndUser = (Arc<str>, Arc<str>);
 #[derive(Default)]
 struct UserSessions {
     /// By their ids.
-    sessions: RwLock<HashMap<Arc<str>, Arc<Mutex<StoredSession>>>>,
+    sessions: RwLock<FastHashMap<Arc<str>, Arc<Mutex<StoredSession>>>>,
     list: Arc<Mutex<UserList>>,
 }
 
@@ -138,7 +138,7 @@ impl MemorySessions {
             user_list: user.list.clone(),
             fence: created.as_micros().cast_unsigned(),
             leased_until: None,
-            revisions: HashMap::new(),
+            revisions: FastHashMap::default(),
             journals: BTreeMap::new(),
             runs: SessionRuns::default(),
             is_deleted: false,

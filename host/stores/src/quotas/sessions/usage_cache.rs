@@ -1,10 +1,9 @@
 //! Cached totals of users and apps.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
-use hatchery_core::{SessionKey, SessionUsage, StateUsage, StoreError, Usage, UserUsage};
+use hatchery_core::{FastHashMap, SessionKey, SessionUsage, StateUsage, StoreError, Usage, UserUsage};
 
 use super::{Owner, WriteGuard};
 use crate::quotas::state_change::{StateChange, add, subtract};
@@ -19,8 +18,8 @@ const MAX_CACHED_SESSIONS: usize = 16_384;
 /// Cached totals, which are at least as large as the totals of the service.
 #[derive(Default)]
 pub(super) struct UsageCache {
-    users: HashMap<Owner, CachedUser>,
-    apps: HashMap<Arc<str>, StateUsage>,
+    users: FastHashMap<Owner, CachedUser>,
+    apps: FastHashMap<Arc<str>, StateUsage>,
     /// Number of cached sessions of all users.
     sessions: usize,
 }
@@ -28,7 +27,7 @@ pub(super) struct UsageCache {
 #[derive(Default)]
 struct CachedUser {
     usage: UserUsage,
-    sessions: HashMap<Arc<str>, SessionUsage>,
+    sessions: FastHashMap<Arc<str>, SessionUsage>,
     writes: u32,
 }
 

@@ -1,13 +1,13 @@
 //! Packs idle sessions: keeps only the JSON of their events, a third of the memory, and parses it at the next use.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, EventWindow};
+use hatchery_core::{Event, EventWindow, FastHashMap};
 use imbl::Vector;
 
 use super::{MemorySessions, StoredSession};
@@ -96,7 +96,7 @@ impl StoredSession {
         if json.iter().all(|json| Event::from_json(json.clone()).is_ok()) {
             self.packed = Some(json);
             self.session.events = Vector::new();
-            self.revisions = HashMap::new();
+            self.revisions = FastHashMap::default();
         }
     }
 
@@ -112,7 +112,7 @@ impl StoredSession {
 }
 
 /// Returns the revision of each event by the hash of its id.
-pub(super) fn revisions(events: &Vector<Arc<Event>>, id_hasher: &RandomState) -> HashMap<u64, u64> {
+pub(super) fn revisions(events: &Vector<Arc<Event>>, id_hasher: &RandomState) -> FastHashMap<u64, u64> {
     (1..).zip(events).map(|(revision, event)| (id_hasher.hash_one(&event.id), revision)).collect()
 }
 

@@ -1,11 +1,12 @@
 //! Runs of sessions in memory.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hatchery_core::sync::MutexExt;
-use hatchery_core::{Event, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun};
+use hatchery_core::{
+    Event, FastHashMap, RunPage, RunService, RunState, RunTransition, SessionKey, StoreError, StoredRun,
+};
 use imbl::Vector;
 
 use super::{MemorySessions, StoredSession};
@@ -14,7 +15,7 @@ use super::{MemorySessions, StoredSession};
 #[derive(Default)]
 pub(super) struct SessionRuns {
     runs: Vec<StoredRun>,
-    positions: HashMap<String, usize>,
+    positions: FastHashMap<String, usize>,
 }
 
 impl SessionRuns {

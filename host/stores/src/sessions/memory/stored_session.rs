@@ -1,13 +1,14 @@
 //! A session in memory, its usage and its turn.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hatchery_core::sync::MutexExt;
 use hatchery_core::{
-    Event, MAX_TURN_LEASE, Session, SessionUsage, State, StateScope, StoreError, Timestamp, Turn, TurnStart,
+    Event, FastHashMap, MAX_TURN_LEASE, Session, SessionUsage, State, StateScope, StoreError, Timestamp, Turn,
+    TurnStart,
 };
 use imbl::Vector;
 
@@ -37,7 +38,7 @@ pub(super) struct StoredSession {
     /// The end of its lease.
     pub(super) leased_until: Option<Instant>,
     /// The revision of each event by the hash of its id, unless the events are packed.
-    pub(super) revisions: HashMap<u64, u64>,
+    pub(super) revisions: FastHashMap<u64, u64>,
     /// The recorded calls of each run; `None` for a run that has finished.
     pub(super) journals: BTreeMap<String, Option<BTreeMap<String, Option<String>>>>,
     pub(super) runs: SessionRuns,
