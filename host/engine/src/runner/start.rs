@@ -124,7 +124,7 @@ impl Runner {
         let announced = id.as_deref().map(|id| self.0.run_bus.announce(&key, id, request.cancel.clone()));
         let (begun, begin_signal) = oneshot::channel();
         let run = Run { events, id: id.clone(), begin_signal: Some(begin_signal) };
-        let turn = TurnRequest {
+        let turn = Box::new(TurnRequest {
             app,
             services,
             plugins,
@@ -138,7 +138,7 @@ impl Runner {
             parent,
             caller_cancel,
             requested,
-        };
+        });
         let runner = self.0.clone();
         let queued = QueuedRun { runner, key, id, is_background, position, turn, active_run, user_run };
         Ok((run, queued))
@@ -219,7 +219,8 @@ struct QueuedRun {
     id: Option<String>,
     is_background: bool,
     position: QueuePosition,
-    turn: TurnRequest,
+    /// Boxed, because it is moved through several futures.
+    turn: Box<TurnRequest>,
     active_run: Arc<ActiveRun>,
     user_run: Option<UserRunGuard>,
 }

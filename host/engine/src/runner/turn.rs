@@ -122,7 +122,7 @@ impl RunnerInner {
     pub(super) async fn run_next_turn(
         self: &Arc<Self>,
         key: SessionKey,
-        turn: TurnRequest,
+        turn: Box<TurnRequest>,
         AcquiredSession { cached, mut guard, lease }: AcquiredSession,
     ) -> Result<(), RunError> {
         let (cached, lease) = match lease {
@@ -140,7 +140,7 @@ impl RunnerInner {
     async fn run_turn(
         self: &Arc<Self>,
         key: SessionKey,
-        mut turn: TurnRequest,
+        mut turn: Box<TurnRequest>,
         lease: &Arc<TurnLease>,
         cached: CachedSession,
         slot: &mut Option<CachedSession>,
@@ -198,14 +198,14 @@ impl RunnerInner {
     fn open_run(
         self: &Arc<Self>,
         key: SessionKey,
-        turn: TurnRequest,
+        turn: Box<TurnRequest>,
         plan: TurnPlan,
         lease: &Arc<TurnLease>,
         mut session: Session,
         views: PromptViews,
     ) -> (OpenRun, UserInput, Option<ResumedRun>) {
-        let TurnRequest { app, services, plugins, request, announced, client, begun, .. } = turn;
-        let TurnRequest { parent, caller_cancel, live, requested, .. } = turn;
+        let TurnRequest { app, services, plugins, request, announced, client, begun, .. } = *turn;
+        let TurnRequest { parent, caller_cancel, live, requested, .. } = *turn;
         let TurnPlan { id, resumed, is_attached, message, paused, journal } = plan;
         let first_event = if resumed.is_some() { 0 } else { session.events.len() };
         let (user_content, delivered_ids) = match &resumed {
