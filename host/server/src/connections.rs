@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use axum::body::Body;
 use axum::http::header::UPGRADE;
 use axum::response::Response;
+use futures::FutureExt;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -275,10 +276,8 @@ where
     R: Fn(hyper::Request<Incoming>) -> F,
     F: Future<Output = Response>,
 {
-    let service = service_fn(|request| {
-        let response = respond(request);
-        async move { Ok::<_, Infallible>(response.await) }
-    });
+    // An `async` block would hold the future twice, and be copied.
+    let service = service_fn(|request| respond(request).map(Ok::<_, Infallible>));
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
     tokio::select! {
         ended = connection.as_mut() => ended,
