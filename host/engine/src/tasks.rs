@@ -33,14 +33,17 @@ pub fn in_current_scope<F: Future>(work: F) -> impl Future<Output = F::Output> {
 }
 
 /// Runs `work` to completion even if the caller is dropped: polls it once inline, then spawns the rest.
-pub async fn run_to_completion<T: Send + 'static>(
+pub fn run_to_completion<T: Send + 'static>(
     work: impl Future<Output = Result<T, RunError>> + Send + 'static,
-) -> Result<T, RunError> {
+) -> impl Future<Output = Result<T, RunError>> + Send {
+    // Boxed here, because an asynchronous function would hold it and be copied with it.
     let mut work = Box::pin(work);
-    match poll!(&mut work) {
-        Poll::Ready(result) => result,
-        // The work has begun and may be half done from here on.
-        Poll::Pending => propagate_panic(tokio::spawn(in_current_scope(work)).await),
+    async move {
+        match poll!(&mut work) {
+            Poll::Ready(result) => result,
+            // The work has begun and may be half done from here on.
+            Poll::Pending => propagate_panic(tokio::spawn(in_current_scope(work)).await),
+        }
     }
 }
 
