@@ -2,7 +2,8 @@
 //! component, each beside its floor: the same call of the same echo server or component with a bare client of `rmcp`,
 //! with `reqwest` or with Wasmtime. All of them take turns, so that a change of the machine's speed concerns all.
 //!
-//! `cargo xtask components`, then `cargo bench --workspace --bench protocols`.
+//! `cargo xtask components`, then `cargo bench --workspace --bench protocols`. Names such as `component` after `--` choose
+//! rows.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "../../wasm/benches/calls/bare.rs"]
@@ -153,7 +154,11 @@ async fn compare() {
         openapi(&catalog, address, folder.path()).await,
         component(&catalog),
     ];
-    let mut times = comparisons.each_ref().map(|_| (Vec::new(), Vec::new()));
+    let filter: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
+    let is_chosen =
+        |comparison: &Comparison| filter.is_empty() || filter.iter().any(|name| name == comparison.protocol);
+    let comparisons: Vec<_> = comparisons.into_iter().filter(is_chosen).collect();
+    let mut times = vec![(Vec::new(), Vec::new()); comparisons.len()];
     for round in 0..=ROUNDS {
         for (comparison, (host, floor)) in comparisons.iter().zip(&mut times) {
             let batch = ((comparison.host)().await, (comparison.floor)().await);
