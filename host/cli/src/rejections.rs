@@ -9,9 +9,17 @@ use crate::terminal::{ERROR, WARNING, escape_control};
 
 /// Returns the files that cannot be loaded, each with the first line of the reason.
 pub fn rejections(report: &CatalogReport) -> Vec<String> {
+    rejections_besides(report, "")
+}
+
+/// Returns the files that cannot be loaded, without those whose reason is in `error`.
+fn rejections_besides(report: &CatalogReport, error: &str) -> Vec<String> {
     let files = report.files.iter().filter(|file| file.state == "rejected");
     let reasons = files.filter_map(|file| Some((&file.path, file.reason.as_deref()?.lines().next()?)));
     reasons
+        .filter(|(_, reason)| !error.contains(reason))
+        // The lines after the colon are left out.
+        .map(|(path, reason)| (path, reason.trim_end_matches(':')))
         .map(|(path, reason)| if reason.contains(path) { reason.into() } else { format!("{path}: {reason}") })
         .collect()
 }
@@ -21,9 +29,8 @@ pub fn rejections(report: &CatalogReport) -> Vec<String> {
 pub fn print_rejections(source: &dyn AppSource, folder: &Path, app_error: Option<&anyhow::Error>) {
     let report = source.report();
     if let Some(error) = app_error {
-        let error = error.to_string();
-        for rejection in rejections(&report).iter().filter(|rejection| !error.contains(*rejection)) {
-            anstream::eprintln!("{ERROR}not loaded:{ERROR:#} {}", escape_control(rejection));
+        for rejection in rejections_besides(&report, &error.to_string()) {
+            anstream::eprintln!("{ERROR}not loaded:{ERROR:#} {}", escape_control(&rejection));
         }
     } else if let Some(warning) = summarize(&report, folder) {
         anstream::eprintln!("{WARNING}warning:{WARNING:#} {}", escape_control(&warning));
@@ -57,6 +64,18 @@ mod tests {
         ];
         let report = CatalogReport { files, ..CatalogReport::default() };
         assert_eq!(rejections(&report), ["a.wasm: it is damaged", "b.wasm: empty"]);
+    }
+
+    #[test]
+    fn a_reason_that_the_error_contains_is_not_repeated() {
+        let files = vec![
+            file("a.wasm", "rejected", "it needs grants; add to hatchery.yaml:\ncomponents:"),
+            file("b.wasm", "rejected", "b.wasm: empty"),
+        ];
+        let report = CatalogReport { files, ..CatalogReport::default() };
+        let error = "app `a` cannot be used: it needs grants; add to hatchery.yaml:\ncomponents:";
+        assert_eq!(rejections_besides(&report, error), ["b.wasm: empty"]);
+        assert_eq!(rejections(&report), ["a.wasm: it needs grants; add to hatchery.yaml", "b.wasm: empty"]);
     }
 
     #[test]

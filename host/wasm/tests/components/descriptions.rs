@@ -40,7 +40,7 @@ async fn an_agent_without_the_grants_that_it_needs_is_refused_with_all_missing_l
     assert_eq!(
         reason,
         "agent `lurker/lurker` cannot be used: the agents of component `lurker` need grants that it does not have; to grant \
-         them, add to hatchery.yaml:\n\
+         them, run `hatchery grant lurker`, or add to hatchery.yaml:\n\
          components:\n  lurker:\n    grants:\n      models: [\"gemini-2.5-lurk\"]\n      memory: read\n      artifacts: read\n      \
          state: {read: [\"user:ssn\", \"app:theme\"], write: [\"app:loot\"]}\n      \
          tools: [\"agent:gallery/clerk\", \"gallery/guarded\", \"url_context\", \"gallery/configured\", \"gallery/house_rules\"]"

@@ -81,9 +81,10 @@ impl Announcement<'_> {
     fn no_apps(&self) -> String {
         match explain_unbuilt(self.folder, None) {
             Some(unbuilt) => format!("no app is loaded; {}", escape_control(&unbuilt)),
-            None => {
-                "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`".into()
-            }
+            None => format!(
+                "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor {}`",
+                quote_path(self.folder)
+            ),
         }
     }
 }
@@ -132,8 +133,10 @@ mod tests {
             is_json: false,
             has_auth: false,
         };
-        let without_project =
-            "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor`";
+        let without_project = format!(
+            "no app is loaded; add a component or a folder with root_agent.yaml, or run `hatchery doctor {}`",
+            folder.display()
+        );
         assert_eq!(announcement.no_apps(), without_project);
         let project = folder.join("words");
         std::fs::create_dir(&project).unwrap();

@@ -45,11 +45,13 @@ impl NameResolver<'_> {
         let is_grantable = sentences.is_empty();
         if !blocks.is_empty() {
             let names: Vec<_> = blocks.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let commands: Vec<_> = blocks.iter().map(|(name, _)| format!("`hatchery grant {name}`")).collect();
             let block = grants_block(blocks);
             sentences.push(format!(
-                "the agents of component {} need grants that it does not have; to grant them, add to \
+                "the agents of component {} need grants that it does not have; to grant them, run {}, or add to \
                  hatchery.yaml:\n{block}",
-                names.join(" and ")
+                names.join(" and "),
+                commands.join(" and ")
             ));
         }
         let (kind, reason) = (ItemKind::Agent, sentences.join("\n"));
