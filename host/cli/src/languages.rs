@@ -78,11 +78,7 @@ impl Language {
         }
         match languages.as_slice() {
             [language] => Ok(*language),
-            [] => bail!(
-                "{} is not a component project: no Cargo.toml, no pyproject.toml with [tool.hatchery], and no package.json \
-                 with \"hatchery\"; create a project with `hatchery new`",
-                dir.display()
-            ),
+            [] => bail!("{} is not a component project: {}", dir.display(), describe_missing_manifest(dir)),
             _ => {
                 let languages: Vec<_> = languages.iter().map(|language| format!("{language:?}")).collect();
                 bail!(
@@ -92,6 +88,19 @@ impl Language {
                 )
             }
         }
+    }
+}
+
+/// Returns what makes a folder a project.
+fn describe_missing_manifest(dir: &Path) -> &'static str {
+    if dir.join("pyproject.toml").is_file() {
+        "its pyproject.toml has no table [tool.hatchery]; add one, with `module = \"NAME\"` unless the main module is app.py"
+    } else if dir.join("package.json").is_file() {
+        "its package.json has no key \"hatchery\"; add \"hatchery\": {}, with \"module\": \"FILE\" in it unless the main \
+         module is index.js or index.ts"
+    } else {
+        "no Cargo.toml, no pyproject.toml with [tool.hatchery], and no package.json with \"hatchery\"; create a project with \
+         `hatchery new`"
     }
 }
 
@@ -202,9 +211,17 @@ mod tests {
 
     #[test]
     fn a_folder_without_a_project_is_explained() {
-        let error = language(&[("pyproject.toml", "[project]\n")]).unwrap_err();
+        let error = language(&[("notes.txt", "")]).unwrap_err();
         assert!(error.contains("no pyproject.toml with [tool.hatchery]"), "{error}");
         assert!(error.ends_with("create a project with `hatchery new`"), "{error}");
+    }
+
+    #[test]
+    fn a_manifest_that_is_not_of_a_component_is_answered_with_what_it_needs() {
+        let error = language(&[("pyproject.toml", "[project]\n")]).unwrap_err();
+        assert!(error.contains("its pyproject.toml has no table [tool.hatchery]; add one"), "{error}");
+        let error = language(&[("package.json", "{}")]).unwrap_err();
+        assert!(error.contains("its package.json has no key \"hatchery\"; add \"hatchery\": {}"), "{error}");
     }
 
     #[test]

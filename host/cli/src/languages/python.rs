@@ -192,9 +192,10 @@ impl Python {
         let output = output.with_context(|| format!("cannot start {}", self.program.display()))?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
-            bail!("{}: {}", manifest.display(), stderr.lines().last().unwrap_or("cannot be read"));
+            let error = stderr.lines().last().unwrap_or("cannot be read");
+            bail!("{}: {}", manifest.display(), error.trim_start_matches("tomllib.TOMLDecodeError: "));
         }
-        serde_json::from_slice(&output.stdout).with_context(|| manifest.display().to_string())
+        parse_manifest(&output.stdout).with_context(|| manifest.display().to_string())
     }
 
     /// Creates a virtual environment with the build tools.
@@ -223,6 +224,11 @@ impl Python {
         }
         Ok(())
     }
+}
+
+/// Parses a manifest that was converted to JSON. Errors have no position, which would be one in the JSON.
+fn parse_manifest(json: &[u8]) -> serde_json::Result<Manifest> {
+    serde_json::from_value(serde_json::from_slice(json)?)
 }
 
 /// Returns the path of a program in a virtual environment.
@@ -258,7 +264,7 @@ mod tests {
     use super::*;
 
     fn manifest(json: serde_json::Value) -> Result<Manifest, String> {
-        serde_json::from_value(json).map_err(|error| error.to_string())
+        parse_manifest(json.to_string().as_bytes()).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -266,7 +272,11 @@ mod tests {
         let read = manifest(json!({"project": {"name": "dice"}, "tool": {"hatchery": {}, "x": 1}})).unwrap();
         assert_eq!((read.project.name.as_deref(), &*read.tool.hatchery.module), (Some("dice"), "app"));
         assert_eq!(manifest(json!({"tool": {"hatchery": {"module": "a.b"}}})).unwrap().tool.hatchery.module, "a.b");
+    }
+
+    #[test]
+    fn an_error_of_the_manifest_has_no_position_in_its_json() {
         let error = manifest(json!({"tool": {"hatchery": {"modul": "a"}}})).map(|_| ()).unwrap_err();
-        assert!(error.contains("unknown field `modul`"), "{error}");
+        assert_eq!(error, "unknown field `modul`, expected `module`");
     }
 }
