@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::Secret;
 use crate::google_credentials::GoogleCredentials;
 use crate::retry::kind_of_status;
-use crate::service::ServiceInfo;
+use crate::service::{ServiceInfo, ServiceUrl};
 
 /// Maximum number of characters of an error body in a message.
 const MAX_EXCERPT_CHARS: usize = 500;
@@ -119,6 +119,15 @@ impl Origin {
                 format!(" (check the model's name, and {} if it is set)", self.service.url_variable).into()
             }
             _ => "".into(),
+        }
+    }
+
+    /// Returns the remedy for a server that does not answer, to be appended to a message.
+    pub(crate) fn unreachable_remedy(&self) -> String {
+        let variable = self.service.url_variable;
+        match self.service.url {
+            ServiceUrl::Default(_) => format!(" (check the network, and {variable} if it is set)"),
+            ServiceUrl::Required { .. } => format!(" (check that it runs at the URL in {variable})"),
         }
     }
 

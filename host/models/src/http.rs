@@ -338,9 +338,16 @@ async fn respond(request: RequestBuilder, timeout: Duration, origin: &Origin) ->
 
 /// Returns the error of a request without a response.
 pub(crate) fn unreachable(error: reqwest::Error, origin: &Origin) -> ModelError {
-    let host = error.url().and_then(Url::host_str).unwrap_or_default().to_owned();
-    let message = format!("cannot reach {} at {host}: {}", origin.provider_name(), chain(&error.without_url()));
+    let address = error.url().map(address).unwrap_or_default();
+    let (provider, remedy) = (origin.provider_name(), origin.unreachable_remedy());
+    let message = format!("cannot reach {provider} at {address}: {}{remedy}", chain(&error.without_url()));
     origin.error(ModelErrorKind::Network, message)
+}
+
+/// Returns the host of a URL, with its port unless that is the default one.
+fn address(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
 /// Returns the error of a response whose body has no end.

@@ -301,15 +301,21 @@ async fn an_error_that_the_request_causes_is_not_retried() {
 }
 
 #[tokio::test]
-async fn an_unreachable_server_is_a_network_error_that_names_the_host() {
+async fn an_unreachable_server_is_a_network_error_that_names_its_address_and_what_to_check() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
+    let address = listener.local_addr().unwrap();
     drop(listener);
-    let settings = Settings::default().with_base_url(Service::OpenAi, url);
-    let model = ModelProviders::with_defaults(settings).model("gpt-5").unwrap();
-    let error = call_error(model.as_ref(), user_request("hi"), StreamingMode::Off).await;
-    assert_eq!((error.kind, error.status), (ModelErrorKind::Network, None));
-    assert!(error.message.starts_with("cannot reach OpenAI at 127.0.0.1: "), "{error}");
+    for (service, name, start, remedy) in [
+        (Service::OpenAi, "gpt-5", "OpenAI", "(check the network, and OPENAI_BASE_URL if it is set)"),
+        (Service::Ollama, "ollama/any", "Ollama", "(check that it runs at the URL in OLLAMA_BASE_URL)"),
+    ] {
+        let settings = Settings::default().with_base_url(service, format!("http://{address}"));
+        let model = ModelProviders::with_defaults(settings).model(name).unwrap();
+        let error = call_error(model.as_ref(), user_request("hi"), StreamingMode::Off).await;
+        assert_eq!((error.kind, error.status), (ModelErrorKind::Network, None));
+        assert!(error.message.starts_with(&format!("cannot reach {start} at {address}: ")), "{error}");
+        assert!(error.message.ends_with(remedy), "{error}");
+    }
 }
 
 #[tokio::test]
