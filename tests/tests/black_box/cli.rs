@@ -204,7 +204,8 @@ async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
     assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     folder.write("local/root_agent.yaml", "name: local\nmodel: scripted:none.yaml\ninstruction: Talk.\n")?;
     let output = hatchery(&folder.served(), &["run", "local", "-m", "Hello"]).await?;
-    let expected = "MODEL_BAD_REQUEST: model `scripted:none.yaml`: cannot read the script none.yaml: ";
+    let expected = "MODEL_BAD_REQUEST: model `scripted:none.yaml`: cannot read the script none.yaml: the served \
+                    folder has no such file; ";
     assert!(output.stderr.starts_with(expected), "{}", output.stderr);
     assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
     Ok(())

@@ -107,9 +107,7 @@ fn check_model(scripts: &Scripts, resolver: &dyn ModelResolver, model: &str, use
                 file.display(),
                 other.display()
             );
-            let prefix = model.strip_suffix(script).unwrap_or_default();
-            let relative = other.strip_prefix(&scripts.directory).unwrap_or(&other);
-            return Finding::error(message).with_fix(format!("model: {prefix}{}", relative.display()));
+            return Finding::error(message).with_fix(misplaced_script_fix(scripts, model, script, &other));
         }
         let message = format!("model `{model}`: script {} not found (used by {users})", file.display());
         return Finding::error(message).with_fix(create_script_command(&file));
@@ -126,6 +124,19 @@ fn misplaced_script(scripts: &Scripts, script: &str) -> Option<PathBuf> {
     let script = Path::new(script);
     let name = script.file_name()?.to_str()?;
     files::find(&scripts.directory, |file| file == name).ok()?.into_iter().find(|file| file.ends_with(script))
+}
+
+/// Returns the name of the model with the path of its script, and the folder in which the present name is right.
+fn misplaced_script_fix(scripts: &Scripts, model: &str, script: &str, file: &Path) -> String {
+    let prefix = model.strip_suffix(script).unwrap_or_default();
+    let relative = file.strip_prefix(&scripts.directory).unwrap_or(file);
+    let fix = format!("model: {prefix}{}", relative.display());
+    let depth = Path::new(script).components().count();
+    match file.ancestors().nth(depth) {
+        // A script beside the served folder's agents is named without a folder.
+        Some(folder) if depth > 1 => format!("{fix}\n# or serve another folder: hatchery dev {}", quote_path(folder)),
+        _ => fix,
+    }
 }
 
 /// Returns the command that sets a variable, and where a key can be stored.

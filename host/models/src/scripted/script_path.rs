@@ -120,6 +120,13 @@ impl ScriptPath {
     }
 
     fn unreadable(&self, error: &io::Error) -> String {
-        format!("cannot read the script {}: {error}; check the name after `scripted:`", self.name)
+        let name = &self.name;
+        if error.kind() == io::ErrorKind::NotFound && self.folder.is_some() {
+            return format!(
+                "cannot read the script {name}: the served folder has no such file; check the name after `scripted:`, which \
+                 begins at that folder, and which folder is served"
+            );
+        }
+        format!("cannot read the script {name}: {error}; check the name after `scripted:`")
     }
 }

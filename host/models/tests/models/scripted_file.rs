@@ -163,8 +163,11 @@ async fn a_missing_file_is_an_error_that_names_it_and_is_read_once_it_is_there()
     let directory = TempDir::new().unwrap();
     let model = named(directory.path(), "scripted:answers.yaml");
     let error = call_error(model.as_ref(), user_request("x"), StreamingMode::Off).await;
-    assert!(error.message.starts_with("cannot read the script answers.yaml: "), "{error}");
-    assert!(error.message.ends_with("; check the name after `scripted:`"), "{error}");
+    assert_eq!(
+        error.message,
+        "cannot read the script answers.yaml: the served folder has no such file; check the name after `scripted:`, which begins at \
+         that folder, and which folder is served"
+    );
     fs::write(directory.path().join("answers.yaml"), "turns: [{ reply: here }]").unwrap();
     assert_eq!(text(&model, user_request("x")).await, "here");
 }

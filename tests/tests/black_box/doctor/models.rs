@@ -61,7 +61,8 @@ async fn a_script_in_another_place_of_the_folder_is_found() -> Result<()> {
     folder.put("team/hello/root_agent.yaml", yaml_agent("scripted:hello/answers.yaml"))?;
     folder.put("team/hello/answers.yaml", "turns:\n  - reply: Hi\n")?;
     let problem = "✗ model `scripted:hello/answers.yaml`: script ./hello/answers.yaml not found, but there is \
-                   ./team/hello/answers.yaml (used by `hello`)\n      model: scripted:team/hello/answers.yaml\n";
+                   ./team/hello/answers.yaml (used by `hello`)\n      model: scripted:team/hello/answers.yaml\n      \
+                   # or serve another folder: hatchery dev ./team\n";
     assert_contains(&check_with_errors(&folder).await?, &[problem]);
     folder.put("team/hello/root_agent.yaml", yaml_agent("scripted:team/hello/answers.yaml"))?;
     check_without_errors(&folder).await.map(drop)
