@@ -80,6 +80,18 @@ fn installed_files(program: Option<&Path>, environment: impl Fn(&str) -> Option<
     folders.into_iter().flatten().map(|folder| folder.join(COMPONENT)).collect()
 }
 
+/// Returns why there is no component. Clients and `hatchery run` see only the names of the files, so the text says where
+/// they are.
+fn explain_missing(files: &[PathBuf]) -> String {
+    let files: Vec<_> = files.iter().map(|file| format!("`{}`", file.display())).collect();
+    format!(
+        "its component is not installed; build it by `cargo xtask components` in a checkout of Hatchery, put \
+         `{COMPONENT}` of a release into the user's data folder or beside the command ({}), or configure \
+         `code_executors.{DEFAULT_CODE_EXECUTOR}` in hatchery.yaml",
+        files.join(" or ")
+    )
+}
+
 /// The executor of a component that is loaded on first use.
 struct Sandbox {
     /// The search path of the component. The first file that exists is used.
@@ -92,14 +104,8 @@ struct Sandbox {
 impl Sandbox {
     /// Returns the component. The error has a remedy.
     fn file(&self) -> Result<&Path, String> {
-        self.files.iter().find(|file| file.is_file()).map(PathBuf::as_path).ok_or_else(|| {
-            let files: Vec<_> = self.files.iter().map(|file| format!("`{}`", file.display())).collect();
-            format!(
-                "its component is not installed; put `{COMPONENT}` of a release at {}, or configure \
-                 `code_executors.{DEFAULT_CODE_EXECUTOR}` in hatchery.yaml",
-                files.join(" or ")
-            )
-        })
+        let installed = self.files.iter().find(|file| file.is_file());
+        installed.map(PathBuf::as_path).ok_or_else(|| explain_missing(&self.files))
     }
 
     async fn executor(&self) -> Result<&Arc<dyn CodeExecutor>, String> {
@@ -150,5 +156,15 @@ mod tests {
         assert_eq!(home[1..], installed);
         let data = files(&[("HOME", "/home/ada"), ("XDG_DATA_HOME", "/data")]);
         assert_eq!(data[0], Path::new("/data/hatchery/components/sandbox.wasm"));
+    }
+
+    #[test]
+    fn a_missing_component_is_explained_with_the_ways_to_install_it() {
+        assert_eq!(
+            explain_missing(&["/opt/a.wasm".into(), "/opt/b.wasm".into()]),
+            "its component is not installed; build it by `cargo xtask components` in a checkout of Hatchery, put \
+             `components/sandbox.wasm` of a release into the user's data folder or beside the command (`/opt/a.wasm` or \
+             `/opt/b.wasm`), or configure `code_executors.sandbox` in hatchery.yaml"
+        );
     }
 }
