@@ -170,6 +170,28 @@ test("a failure is shown once, and with a next step if its message has none", as
   }
 });
 
+test("a model that cannot be used is shown before the first message, and on the page of the components", async () => {
+  const agent = (name, model) => `name: ${name}\nmodel: ${model}\ninstruction: Answer.\n`;
+  const own = await Host.start({ "lost/root_agent.yaml": agent("lost", "no-such-model"), "fine/root_agent.yaml": agent("fine", "scripted:x.yaml") });
+  try {
+    await withPage(own, async (page) => {
+      const problem = page.getByText("model `no-such-model`: no provider serves this name");
+      await page.goto(`${own.url}/dev-ui/apps/lost`);
+      await problem.waitFor();
+      await assertAccessible(page, "an app whose model cannot be used");
+      await page.goto(`${own.url}/dev-ui/apps/fine`);
+      await page.getByText("It answers from a script").waitFor();
+      assert.equal(await problem.count(), 0);
+      await page.goto(`${own.url}/dev-ui/components`);
+      await page.getByRole("list", { name: "Warnings" }).getByText("no-such-model").waitFor();
+      await page.getByText("1 warning", { exact: true }).waitFor();
+      await assertAccessible(page, "components with a warning");
+    });
+  } finally {
+    await own.stop();
+  }
+});
+
 test("the build page says which apps it cannot edit, and a rejected app leads to it", async () => {
   const own = await Host.start({ ...sampleFolder(), "broken/root_agent.yaml": "name: broken\nmodle: x\n" });
   try {

@@ -3,7 +3,7 @@ import { SseParser } from "../src/api/sse";
 import type { App, Catalog, FileEntry, SessionEvent } from "../src/api/types";
 import { layOut, nodeHeight } from "../src/model/agent-tree";
 import { findChanges } from "../src/model/changes";
-import { componentRows, grantRows } from "../src/model/components";
+import { componentRows, grantRows, modelProblems } from "../src/model/components";
 import { summarize } from "../src/model/event-summary";
 import { encodeBase64, fileText, fileUrl } from "../src/model/files";
 import { formatAge, formatBytes, formatDuration, preview } from "../src/model/format";
@@ -103,6 +103,14 @@ describe("components", () => {
       ["a", true],
       ["hello/root_agent.yaml", false],
     ]);
+  });
+
+  it("have the problems of the models that an app uses", () => {
+    const [key, name] = ["model `a`: no key: set A (or B)", "model `b`: no provider"];
+    const warnings = [`${key} (used by \`dice\`, \`clerk\`)`, `${name} (used by \`dice\`)`, "apps.dice: overlap without interval"];
+    const found = { ...catalog([]), warnings };
+    expect(["dice", "clerk", "b", "dic"].map((app) => modelProblems(found, app))).toEqual([[key, name], [key], [], []]);
+    expect(modelProblems(catalog([]), "dice")).toEqual([]);
   });
 
   it("have one row for each grant, missing ones first", () => {

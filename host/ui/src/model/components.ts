@@ -24,6 +24,15 @@ export function componentRows(catalog: Catalog): ComponentRow[] {
   return rows.sort((one, other) => rank(one) - rank(other) || one.name.localeCompare(other.name));
 }
 
+/** The end of a warning about a model: the apps that use it. */
+const USERS = / \(used by ([^()]*)\)$/;
+
+/** Returns the problems of the models that an app uses. */
+export function modelProblems({ warnings = [] }: Catalog, app: string): string[] {
+  const concerned = warnings.filter((warning) => USERS.exec(warning)?.[1]?.split(", ").includes(`\`${app}\``));
+  return concerned.map((warning) => warning.replace(USERS, ""));
+}
+
 /** The items of a component, as pairs of a kind and names. */
 export function offers(component: ComponentEntry): [string, string[]][] {
   const kinds: [string, string[]][] = [
