@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 
 use crate::error::EvalError;
-use crate::json::without_nulls;
+use crate::json::from_object;
 
 pub(crate) const TOOL_TRAJECTORY: &str = "tool_trajectory_avg_score";
 pub(crate) const RESPONSE_MATCH: &str = "response_match_score";
@@ -117,8 +117,7 @@ impl Metric {
     /// [`EvalError::InvalidCriteria`] if there is no such metric, or a setting is invalid.
     pub fn from_value(value: Value) -> Result<Self, EvalError> {
         let invalid = |reason: String| EvalError::invalid_criteria("evalMetrics", reason);
-        let json: MetricJson =
-            serde_json::from_value(without_nulls(value)).map_err(|error| invalid(error.to_string()))?;
+        let json: MetricJson = from_object(value).map_err(invalid)?;
         let mut criterion = json.criterion.unwrap_or_default();
         criterion.threshold = json.threshold.or(criterion.threshold);
         criterion.judge_model_options = criterion.judge_model_options.or(json.judge_model_options);
@@ -202,7 +201,7 @@ pub fn parse_test_config(json: &[u8], source: &str) -> Result<Vec<Metric>, EvalE
     }
 
     #[derive(Deserialize)]
-    #[serde(untagged)]
+    #[serde(untagged, expecting = "expected a threshold, such as 0.8, or an object such as {\"threshold\": 0.8}")]
     enum Entry {
         Threshold(f64),
         Criterion(CriterionJson),
@@ -210,8 +209,7 @@ pub fn parse_test_config(json: &[u8], source: &str) -> Result<Vec<Metric>, EvalE
 
     let invalid = |reason: String| EvalError::invalid_criteria(source, reason);
     let value: Value = serde_json::from_slice(json).map_err(|error| invalid(error.to_string()))?;
-    let config: TestConfig =
-        serde_json::from_value(without_nulls(value)).map_err(|error| invalid(error.to_string()))?;
+    let config: TestConfig = from_object(value).map_err(invalid)?;
     let metric = |(name, entry): (String, Entry)| {
         let criterion = match entry {
             Entry::Threshold(threshold) => CriterionJson { threshold: Some(threshold), ..CriterionJson::default() },
@@ -320,6 +318,12 @@ mod tests {
             assert_eq!(config(json!({"criteria": criteria})).unwrap_err(), format!("test_config.json: {reason}"));
         }
         assert!(config(json!({})).unwrap_err().starts_with("test_config.json: missing field `criteria`"));
+        assert_eq!(config(json!([])).unwrap_err(), "test_config.json: it must be a JSON object");
+        assert_eq!(
+            config(json!({"criteria": {"response_match_score": "high"}})).unwrap_err(),
+            "test_config.json: criteria.response_match_score: expected a threshold, such as 0.8, or an object such as \
+             {\"threshold\": 0.8}"
+        );
     }
 
     #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::EvalError;
-use crate::json::without_nulls;
+use crate::json::from_object;
 
 /// Maximum number of cases of a set.
 pub(crate) const MAX_CASES: usize = 1000;
@@ -141,8 +141,7 @@ impl EvalSet {
     /// # Errors
     /// [`EvalError::InvalidFile`] if it is no eval set.
     pub fn from_value(value: Value, source: &str) -> Result<Self, EvalError> {
-        let set: Self =
-            serde_json::from_value(without_nulls(value)).map_err(|error| EvalError::invalid_file(source, error))?;
+        let set: Self = from_object(value).map_err(|reason| EvalError::invalid_file(source, reason))?;
         set.check().map_err(|reason| EvalError::invalid_file(source, reason))?;
         Ok(set)
     }
@@ -175,7 +174,7 @@ impl EvalCase {
     /// # Errors
     /// [`EvalError::InvalidFile`] if it is no case.
     pub fn from_value(value: Value) -> Result<Self, EvalError> {
-        serde_json::from_value(without_nulls(value)).map_err(|error| EvalError::invalid_file("the eval case", error))
+        from_object(value).map_err(|reason| EvalError::invalid_file("the eval case", reason))
     }
 }
 
@@ -257,6 +256,18 @@ mod tests {
         assert!(error.starts_with("a.evalset.json is not an eval set: EOF"), "{error}");
         let without_id = parse(json!({"evalCases": [{"conversation": []}]})).unwrap_err();
         assert_eq!(without_id, "a.evalset.json is not an eval set: case 0 has no `evalId`");
+        let shapes = [
+            (json!([]), "it must be a JSON object"),
+            (json!({"eval_cases": {}}), "eval_cases: invalid type: mapping, expected a list"),
+            (json!({"evalCases": ["a"]}), "evalCases[0]: invalid type: string \"a\", expected an object"),
+            (
+                json!({"evalCases": [{"evalId": "a", "conversation": [{"userContent": "hi"}]}]}),
+                "evalCases[0].conversation[0].userContent: invalid type: string \"hi\", expected an object",
+            ),
+        ];
+        for (json, reason) in shapes {
+            assert_eq!(parse(json).unwrap_err(), format!("a.evalset.json is not an eval set: {reason}"));
+        }
         let twice = parse(json!({"evalCases": [{"evalId": "a"}, {"evalId": "a"}]})).unwrap_err();
         assert_eq!(twice, "a.evalset.json is not an eval set: two cases have the id `a`");
         let cases: Vec<_> = (0..=MAX_CASES).map(|number| json!({"evalId": number.to_string()})).collect();

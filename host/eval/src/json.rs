@@ -1,10 +1,29 @@
 //! Spellings of ADK's JSON: keys in camelCase or snake_case, and `null` for absent values.
 
 use hatchery_core::JsonMap;
+use hatchery_core::suggestion::explain_syntax_error;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Keys whose values belong to an agent or a tool, and are kept as they are.
 const OPAQUE_KEYS: [&str; 3] = ["args", "response", "state"];
+
+/// Converts a JSON object, in which `null` is the same as no key. The error has the path of the value, such as
+/// `evalCases[0].conversation`, and names no types of the program.
+pub(crate) fn from_object<T: DeserializeOwned>(value: Value) -> Result<T, String> {
+    // A structure could be parsed from an array of its fields, too.
+    if !value.is_object() {
+        return Err("it must be a JSON object".into());
+    }
+    serde_path_to_error::deserialize(without_nulls(value)).map_err(|error| {
+        let problem =
+            explain_syntax_error(&error.inner().to_string()).replace("expected a mapping", "expected an object");
+        match error.path().to_string().as_str() {
+            "." => problem,
+            path => format!("{path}: {problem}"),
+        }
+    })
+}
 
 /// Removes the keys whose value is `null`, which means the same as an absent key. Arguments, responses and state keep
 /// them.
