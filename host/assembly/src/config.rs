@@ -356,7 +356,8 @@ fn check_not_writable_by(component: &str, grants: &Grants, folder: &Path, file: 
 }
 
 /// Resolves the path of a `sqlite:` or `file:` URI, of the properties file of a `firestore:` URI, and of the
-/// certificates of a `postgres:` URI against `folder`. Returns other URIs and absolute paths unchanged.
+/// certificates of a `postgres:` URI against `folder`. Returns other URIs and absolute paths unchanged. `memory` is
+/// `memory:`, which YAML only accepts in quotes.
 fn resolve_uri(folder: &Path, uri: &str) -> String {
     match uri.split_once(':') {
         Some((scheme @ ("sqlite" | "file"), path)) if !path.is_empty() && !path.starts_with(['/', ':']) => {
@@ -366,6 +367,7 @@ fn resolve_uri(folder: &Path, uri: &str) -> String {
         }
         Some(("firestore", _)) => resolve_parameter(folder, uri, "properties="),
         Some(("postgres" | "postgresql", _)) => resolve_parameter(folder, uri, "sslrootcert="),
+        None if uri == "memory" => "memory:".to_owned(),
         _ => uri.to_owned(),
     }
 }

@@ -24,6 +24,7 @@ fn settings_inside_of_the_folder_need_no_trust() {
                   artifacts: write\n      state: {write: ['app:*']}\n      tools: ['*']\n      environment: {LANG: C}\n      \
                   files: [{host: data, guest: /data, access: write}, {host: not/yet/there, guest: /x}]\n";
     assert_eq!(requested(&folder, inside), Vec::<String>::new());
+    assert_eq!(requested(&folder, "session_service: memory\n"), Vec::<String>::new());
     let absolute =
         format!("components: {{a: {{grants: {{files: [{{host: {}/data, guest: /d}}]}}}}}}", folder.display());
     assert_eq!(requested(&folder, &absolute), Vec::<String>::new());
