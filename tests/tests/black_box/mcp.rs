@@ -221,6 +221,26 @@ async fn programs_are_found_from_the_folder_of_a_configuration_that_has_a_relati
 }
 
 #[tokio::test]
+async fn a_server_that_is_slow_to_start_is_logged_before_the_call_fails() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write(
+        "slow/root_agent.yaml",
+        "name: slow\nmodel: scripted:slow/answers.yaml\ninstruction: Answer.\ntools:\n  - name: McpToolset\n    \
+         args: {server: sleeper}\n",
+    )?;
+    folder.write("slow/answers.yaml", "turns: [{reply: Hi}]\n")?;
+    let servers = json!({"sleeper": {"command": "sleep", "args": ["1000"], "connect_timeout": "300ms"}});
+    folder.write("hatchery.yaml", json!({"mcp": {"servers": servers}}).to_string())?;
+    let args = ["run", ".", "slow", "--config", "hatchery.yaml", "--message", "Hello"];
+    let output = hatchery(&folder.served(), &args).await?;
+    let slow = "an MCP server has not answered for 50ms; waiting up to 300ms, its `connect_timeout`";
+    let (before, after) = output.stderr.split_once(slow).with_context(|| output.stderr.clone())?;
+    ensure!(!before.contains("MCP_UNAVAILABLE"), "{}", output.stderr);
+    ensure!(after.contains("MCP_UNAVAILABLE: ") && after.contains("within 0.3 s"), "{}", output.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_endpoint_has_the_same_guards_as_all_routes() -> Result<()> {
     let folder = Folder::empty()?;
     folder.put("greeter.wasm", paths::component("greeter")?)?;

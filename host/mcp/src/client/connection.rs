@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hatchery_core::sync::MutexExt;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -29,6 +29,9 @@ use super::sse::SseTransport;
 use super::stdio::{self, Process};
 use super::{prompts, resources};
 use crate::config::{Handshake, HttpServer, Limits, ServerConfig, StdioServer, Transport};
+
+/// A connection that takes longer than this part of the `connect_timeout` is logged.
+const SLOW_PART: u32 = 6;
 
 /// The state that the parts of a connection share.
 pub(super) struct ConnectionState {
@@ -217,6 +220,7 @@ impl OpenConnection {
                 Transport::Sse(http) => open_sse(server, limits, http, &state).await.map(|service| (service, None)),
             }
         };
+        let connect = log_slow(server, limits.connect_timeout, connect);
         let connected = tokio::time::timeout(limits.connect_timeout, connect).await;
         let (service, process) = connected.unwrap_or(Err(McpError::ConnectTimeout(limits.connect_timeout)))?;
         let connection = Arc::new(Connection {
@@ -256,6 +260,20 @@ impl OpenConnection {
         state.fail(McpError::Closed(String::new()));
         (state.is_used.load(Ordering::Acquire), state.failure())
     }
+}
+
+/// Waits for a connection. Logs once that it takes long, as with a command that first downloads its program.
+async fn log_slow<T>(server: &str, timeout: Duration, connect: impl Future<Output = T>) -> T {
+    let mut connect = std::pin::pin!(connect);
+    let delay = timeout / SLOW_PART;
+    if let Ok(connected) = tokio::time::timeout(delay, connect.as_mut()).await {
+        return connected;
+    }
+    tracing::warn!(
+        server,
+        "an MCP server has not answered for {delay:?}; waiting up to {timeout:?}, its `connect_timeout`"
+    );
+    connect.await
 }
 
 /// Starts the process of a server, and does the handshake.
@@ -339,7 +357,12 @@ async fn explain(state: &ConnectionState, process: &mut Process, error: &ClientI
 /// Describes an error of the handshake without the names of Rust types.
 fn describe_handshake(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::TransportError { error, .. } => describe_causes(error.error.as_ref()),
+        ClientInitializeError::TransportError { error, .. } => {
+            let cause: &(dyn Error + 'static) = error.error.as_ref();
+            let is_unreachable = http_error(cause).is_some_and(reqwest::Error::is_connect);
+            let remedy = if is_unreachable { "; check that the server runs, and its `url`" } else { "" };
+            describe_causes(cause) + remedy
+        }
         error => error.to_string(),
     }
 }

@@ -196,6 +196,7 @@ async fn a_server_that_cannot_be_reached_is_reported() {
     assert!(
         error.starts_with("toolset `mcp:erratic`: the MCP server `erratic` is not available: the handshake failed: ")
     );
+    assert!(error.ends_with("; check that the server runs, and its `url`"), "{error}");
     assert!(!error.contains("s3cret"), "{error}");
 }
 
