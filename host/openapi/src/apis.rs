@@ -208,7 +208,10 @@ impl Apis {
         let args: ToolsetArgs = serde_json::from_value(Value::Object(args)).map_err(|error| error.to_string())?;
         let table = self.current.load();
         let Some(name) = api.or(named.as_ref().and_then(Value::as_str)) else {
-            return Err(format!("`{argument}` is missing: the name of an {noun} in hatchery.yaml; {}", table.list()));
+            return Err(format!(
+                "`args.{argument}` is missing: the name of an {noun} in hatchery.yaml; {}",
+                table.list()
+            ));
         };
         if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());

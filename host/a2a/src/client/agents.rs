@@ -148,7 +148,9 @@ impl AgentTable {
                 found.ok_or_else(|| refuse_card(card))
             }
             (Some(_), Some(_)) => Err("`agent` and `agent_card` exclude each other; leave one of them out".into()),
-            (None, None) => Err(format!("`agent` is missing: the name of an agent in hatchery.yaml; {}", self.list())),
+            (None, None) => {
+                Err(format!("`args.agent` is missing: the name of an agent in hatchery.yaml; {}", self.list()))
+            }
         }
     }
 

@@ -130,7 +130,7 @@ impl McpServers {
         let table = self.current.load();
         let Some(name) = server.or(args.server.as_deref()) else {
             let available = table.list_servers();
-            return Err(format!("`server` is missing: the name of a server in hatchery.yaml; {available}"));
+            return Err(format!("`args.server` is missing: the name of a server in hatchery.yaml; {available}"));
         };
         if let Some(refusal) = table.refusals.get(name) {
             return Err(refusal.clone());

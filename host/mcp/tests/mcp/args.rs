@@ -13,7 +13,10 @@ fn error(args: Value) -> String {
 
 #[test]
 fn an_agent_names_a_configured_server() {
-    assert_eq!(error(json!({})), "`server` is missing: the name of a server in hatchery.yaml; available: `erratic`");
+    assert_eq!(
+        error(json!({})),
+        "`args.server` is missing: the name of a server in hatchery.yaml; available: `erratic`"
+    );
     assert_eq!(
         error(json!({"server": "files"})),
         "hatchery.yaml has no MCP server `files`; available: `erratic`; add it there below `mcp.servers`"

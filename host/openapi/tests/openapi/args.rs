@@ -22,7 +22,7 @@ async fn an_agent_names_a_configured_api() {
     let extensions = register(&apis);
     let create = |name: &str, args: Value| extensions.toolsets.create(name, map(args)).unwrap();
     let error = |args: Value| create("OpenAPIToolset", args).err().unwrap();
-    assert_eq!(error(json!({})), "`api` is missing: the name of an API in hatchery.yaml; available: `shop`");
+    assert_eq!(error(json!({})), "`args.api` is missing: the name of an API in hatchery.yaml; available: `shop`");
     assert_eq!(
         error(json!({"api": "bank"})),
         "hatchery.yaml has no API `bank`; available: `shop`; add it there below `openapi.apis`"

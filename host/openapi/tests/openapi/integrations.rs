@@ -225,7 +225,7 @@ async fn an_agent_names_a_configured_integration() {
     let error = |args: Value| create("ApplicationIntegrationToolset", args).err().unwrap();
     assert_eq!(
         error(json!({})),
-        "`integration` is missing: the name of an integration in hatchery.yaml; available: `jira`"
+        "`args.integration` is missing: the name of an integration in hatchery.yaml; available: `jira`"
     );
     assert_eq!(
         error(json!({"integration": "crm"})),

@@ -214,6 +214,7 @@ async fn an_agent_file_opens_no_connection_of_its_own() -> Result<()> {
     let agent = |args: &str| format!("agent_class: A2aAgent\nname: far\nargs: {{{args}}}\n");
     folder.write("a/root_agent.yaml", agent("agent_card: 'https://evil.example/card'"))?;
     folder.write("b/root_agent.yaml", agent("agent: nobody"))?;
+    folder.write("c/root_agent.yaml", agent(""))?;
     let host = Host::serve(&folder).await?;
     let reason = host.wait_for_refusal("a/root_agent.yaml").await?;
     let lines = "a2a:\n  agents:\n    NAME:\n      card: https://evil.example/card";
@@ -223,5 +224,7 @@ async fn an_agent_file_opens_no_connection_of_its_own() -> Result<()> {
         reason.contains("hatchery.yaml has no remote agent `nobody`; available: none; add it there below `a2a.agents`"),
         "{reason}"
     );
+    let reason = host.wait_for_refusal("c/root_agent.yaml").await?;
+    ensure!(reason.contains("`args.agent` is missing: the name of an agent in hatchery.yaml"), "{reason}");
     Ok(())
 }
