@@ -191,6 +191,23 @@ async fn run_without_an_app_names_the_folder_to_check() -> Result<()> {
 }
 
 #[tokio::test]
+async fn run_finds_the_only_app_of_a_project_that_has_another_name() -> Result<()> {
+    let folder = Folder::empty()?;
+    folder.write("games/pyproject.toml", "[tool.hatchery]\n")?;
+    folder.put("games/dice.wasm", paths::component("dice")?)?;
+    folder.write("dice/answers.yaml", "turns: [{reply: Hi}]\n")?;
+    let output = hatchery(&folder.served(), &["run", "games", "-m", "Hello"]).await?;
+    assert_eq!(output.stdout, "Hi\n", "{}", output.stderr);
+    folder.write("games/hatchery.yaml", "limits: {cpu: 5s}\n")?;
+    folder.write("games/dice/answers.yaml", "turns: [{reply: Alone}]\n")?;
+    let output = hatchery(&folder.file("games"), &["run", ".", "-m", "Hello"]).await?;
+    assert_eq!(output.stdout, "Alone\n", "{}", output.stderr);
+    let unknown = hatchery(&folder.served(), &["run", "game", "-m", "Hello"]).await?;
+    assert!(unknown.stderr.contains("app `game` not found; available: dice"), "{}", unknown.stderr);
+    Ok(())
+}
+
+#[tokio::test]
 async fn run_prints_a_failed_model_call_once_with_its_cause() -> Result<()> {
     let folder = Folder::empty()?;
     folder.write("local/root_agent.yaml", "name: local\nmodel: ollama/any\ninstruction: Talk.\n")?;

@@ -1,5 +1,6 @@
 //! `hatchery run`: a chat in the terminal, or a single message.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -130,7 +131,8 @@ fn resolve_target(target: &Path, app: Option<String>) -> anyhow::Result<(PathBuf
 fn select_app(source: &dyn AppSource, name: Option<String>, folder: &Path) -> anyhow::Result<Arc<App>> {
     let names = source.app_names();
     let name = match (name, names.as_slice()) {
-        (Some(name), _) => name,
+        (Some(name), _) if names.contains(&name) => name,
+        (Some(name), _) => only_app_of(source, folder, &name).unwrap_or(name),
         (None, [only]) => only.clone(),
         (None, []) => match explain_unbuilt(folder, None) {
             Some(unbuilt) => bail!("no app is loaded; {unbuilt}"),
@@ -143,6 +145,18 @@ fn select_app(source: &dyn AppSource, name: Option<String>, folder: &Path) -> an
         (None, _) => bail!("there are several apps; name one of them: {}", list_names(&names)),
     };
     find_app(source, folder, &name)
+}
+
+/// Returns the only app of the components in the folder with this name, which is below the served folder or the served
+/// folder itself: an agent need not have the name of its project.
+fn only_app_of(source: &dyn AppSource, served: &Path, name: &str) -> Option<String> {
+    let is_served = served.canonicalize().is_ok_and(|served| served.file_name() == Some(OsStr::new(name)));
+    let is_inside = |file: &str| Path::new(file).starts_with(name) || is_served && !file.contains('/');
+    let (apps, components) = (source.app_names(), source.report().components);
+    let inside = components.iter().filter(|component| is_inside(&component.file));
+    let mut found = inside.flat_map(|component| &component.agents).filter(|agent| apps.contains(*agent));
+    let only = found.next()?;
+    found.next().is_none().then(|| only.clone())
 }
 
 /// Returns a plugin that records the session in a folder, which is created.
