@@ -1,9 +1,22 @@
-//! Recursive search for files.
+//! Checks of folders, and recursive search for files.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use hatchery::shell::quote_path;
 use hatchery_wasm::IGNORED_FOLDERS;
+
+/// Returns an error unless a path is a folder. For a file, it names the folder that contains it.
+pub fn require_folder(path: &Path) -> anyhow::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if path.is_file() {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        bail!("{} is a file; name the folder that contains it: {}", path.display(), quote_path(parent));
+    }
+    bail!("{} is not a folder", path.display())
+}
 
 /// Returns the files below `folder` whose name `matches`, sorted. Skips hidden folders and build tools' folders.
 pub fn find(folder: &Path, matches: impl Fn(&str) -> bool) -> anyhow::Result<Vec<PathBuf>> {
@@ -35,6 +48,18 @@ pub fn find_components(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_answered_with_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("root_agent.yaml");
+        std::fs::write(&file, "").unwrap();
+        let error = |path: &Path| require_folder(path).unwrap_err().to_string();
+        let (name, parent) = (file.display(), folder.path().display());
+        assert_eq!(error(&file), format!("{name} is a file; name the folder that contains it: {parent}"));
+        assert_eq!(error(Path::new("/no/such")), "/no/such is not a folder");
+        require_folder(folder.path()).unwrap();
+    }
 
     #[test]
     fn files_are_found_in_all_folders_except_hidden_and_build_folders() {

@@ -11,6 +11,7 @@ use hatchery_engine::App;
 use sha2::{Digest, Sha256};
 
 use crate::compiler;
+use crate::files::require_folder;
 use crate::flags::TRUST_FLAGS;
 use crate::languages::Language;
 use crate::progress::LoadProgress;
@@ -211,9 +212,7 @@ fn is_app_folder(folder: &Path) -> bool {
 /// Returns the folder to load for `folder`, and the name of the app if `folder` is the folder of one app or component.
 /// Such a folder is loaded with its neighbours, unless it has a configuration of its own.
 pub fn find_served_folder(folder: &Path) -> anyhow::Result<(PathBuf, Option<String>)> {
-    if !folder.is_dir() {
-        bail!("{} is not a folder", folder.display());
-    }
+    require_folder(folder)?;
     if !is_app_folder(folder) {
         return Ok((folder.to_owned(), None));
     }

@@ -15,10 +15,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use build_cache::{BuildCache, BuildTools};
 use hatchery_wasm::join_program;
+
+use crate::files::require_folder;
 
 /// The result of a build.
 #[derive(Debug)]
@@ -63,7 +65,7 @@ pub enum Language {
 impl Language {
     /// Detects the language of the project in a folder by its manifest. TypeScript is built as JavaScript.
     pub fn detect(dir: &Path) -> anyhow::Result<Self> {
-        ensure!(dir.is_dir(), "{} is not a folder", dir.display());
+        require_folder(dir)?;
         let contains =
             |file: &str, word: &str| std::fs::read_to_string(dir.join(file)).is_ok_and(|text| text.contains(word));
         let mut languages = Vec::new();

@@ -9,6 +9,7 @@ use hatchery::{Config, Storage};
 use hatchery_core::{Services, SessionKey};
 use serde_json::Value;
 
+use crate::files::require_folder;
 use crate::host::{ConfigArgs, StorageArgs};
 use crate::outcome::Outcome;
 use crate::terminal::{list_names, plain_stdout, stdout};
@@ -50,9 +51,7 @@ pub struct ServiceArgs {
 impl ServiceArgs {
     /// Returns the configuration of the folder, and where services without a URI store their data.
     pub fn storage(&self) -> anyhow::Result<(Config, Storage)> {
-        if !self.dir.is_dir() {
-            bail!("{} is not a folder", self.dir.display());
-        }
+        require_folder(&self.dir)?;
         // A mistyped folder would be created, and have no data.
         if let Some(data) = self.data_dir.as_ref().filter(|data| !data.is_dir()) {
             bail!(

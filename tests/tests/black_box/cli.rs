@@ -392,6 +392,12 @@ async fn a_path_of_the_wrong_kind_is_named() -> Result<()> {
         assert_eq!(output.stderr, "error: no-such-folder is not a folder\n", "{args:?}");
     }
     assert!(!folder.file("no-such-folder").exists(), "its data needs no folder");
+    folder.write("hello/root_agent.yaml", "name: hello\ninstruction: Talk.\n")?;
+    for verb in ["run", "test", "dev", "doctor", "build"] {
+        let output = hatchery(&folder.served(), &[verb, "hello/root_agent.yaml"]).await?;
+        let expected = "error: hello/root_agent.yaml is a file; name the folder that contains it: hello\n";
+        assert_eq!(output.stderr, expected, "{verb}");
+    }
     Ok(())
 }
 

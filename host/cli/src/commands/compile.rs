@@ -35,9 +35,7 @@ pub struct Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    files::require_folder(&args.dir)?;
     let components = files::find_components(&args.dir)?;
     if components.is_empty() {
         bail!(explain_no_component(&args.dir));

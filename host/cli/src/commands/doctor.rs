@@ -3,10 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::bail;
-
 use crate::doctor::diagnose;
 use crate::dotenv::DotEnvSource;
+use crate::files::require_folder;
 use crate::host::{ConfigArgs, StorageArgs};
 use crate::outcome::Outcome;
 use crate::terminal::{plain_stdout, stdout};
@@ -39,9 +38,7 @@ impl Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let report = diagnose(&args.config.source(&args.dir), &StorageArgs::in_directory(args.data_dir)).await?;
     if args.json {
         writeln!(plain_stdout(), "{}", serde_json::to_string(&report)?)?;

@@ -36,9 +36,7 @@ pub struct Args {
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
     let Args { component, dir, yes } = args;
-    if !dir.is_dir() {
-        bail!("{} is not a folder", dir.display());
-    }
+    files::require_folder(&dir)?;
     let source = ConfigArgs::default().source(&dir);
     let config = source.load()?.config;
     let cache = StorageArgs::default().code_cache(|name| std::env::var_os(name));

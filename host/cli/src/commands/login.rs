@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::dotenv::DotEnvSource;
+use crate::files::require_folder;
 use crate::host::{ConfigArgs, StorageArgs, explain_trust};
 use crate::interrupts::Interrupts;
 use crate::outcome::Outcome;
@@ -48,9 +49,7 @@ impl Args {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let loaded = args.config.source(&args.dir).load()?;
     if let Some(explanation) = explain_trust(&loaded) {
         bail!("{explanation}");

@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::bail;
 use hatchery::services::{self, Scripts};
 use serde_json::{Value, json};
 
 use crate::dotenv::{self, DotEnvSource};
+use crate::files::require_folder;
 use crate::host::{ConfigArgs, explain_trust};
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, SUCCESS, WARNING, escape_control, plain_stdout, stdout};
@@ -44,9 +44,7 @@ struct Provider {
 }
 
 pub fn run(args: &Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let loaded = args.config.source(&args.dir).load()?;
     let registry = services::model_providers(&loaded.config, &Scripts::in_folder(&args.dir, &loaded.config));
     let providers: Vec<_> = registry

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use hatchery_registry::{
     Change, ComponentFolder, Credentials, PullMode, PulledComponent, Reference, RegistryClient, RegistryError,
     SignaturePolicy, SignatureVerifier, TrustedKey,
 };
 use serde_json::json;
 
+use crate::files::require_folder;
 use crate::flags::with_pull_flags;
 use crate::host::ConfigArgs;
 use crate::outcome::Outcome;
@@ -66,9 +66,7 @@ fn parse_trusted_key(text: &str) -> Result<TrustedKey, String> {
 }
 
 pub async fn run(args: Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let progress = TransferProgress::start();
     let client = RegistryClient::new(Credentials::from_env()?, args.plain_http, progress.listener());
     let folder = ComponentFolder::new(args.dir.clone(), client, args.signature_verifier()?);

@@ -10,6 +10,7 @@ use hatchery::{audit, catalog};
 use hatchery_wasm::{Revisions, Settings, StoredRevision, component_files, file_sha256};
 use serde_json::json;
 
+use crate::files::require_folder;
 use crate::host::ConfigArgs;
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, http_date, list_names, plain_stdout, stdout};
@@ -60,9 +61,7 @@ impl Args {
 }
 
 pub fn run(args: Args) -> anyhow::Result<Outcome> {
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let config = args.config.source(&args.dir).load()?.require_host_access()?.config;
     let store = catalog::revisions(&args.dir, args.data_dir.as_deref(), &config);
     let revisions = list_revisions(&store, &args.name)?;

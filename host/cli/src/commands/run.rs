@@ -14,6 +14,7 @@ use hatchery_recordings::{Recorder, without_compaction};
 
 use crate::chat::{ApprovalMode, ChatSession, CredentialMode};
 use crate::dotenv::DotEnvSource;
+use crate::files::require_folder;
 use crate::host::{self, ConfigArgs, StorageArgs, find_app, find_served_folder};
 use crate::outcome::Outcome;
 use crate::projects::explain_unbuilt;
@@ -121,10 +122,16 @@ fn resolve_target(target: &Path, app: Option<String>) -> anyhow::Result<(PathBuf
     }
     match (target.to_str(), app) {
         (Some(name), None) if !name.contains(['/', '.']) => Ok((PathBuf::from("."), Some(name.to_owned()))),
-        _ => bail!(
-            "{} is not a folder; name the folder with the apps, or an app of the current folder",
-            target.display()
-        ),
+        _ => {
+            // The error about a file names its folder.
+            if target.is_file() {
+                require_folder(target)?;
+            }
+            bail!(
+                "{} is not a folder; name the folder with the apps, or an app of the current folder",
+                target.display()
+            )
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use hatchery::trust::{ConfigSource, LoadedConfig, TrustStatus, TrustStore, Untru
 use hatchery::{CONFIG_FILE, ConfigError};
 use serde_json::json;
 
+use crate::files::require_folder;
 use crate::host::trust_store;
 use crate::outcome::Outcome;
 use crate::terminal::{BOLD, DIM, escape_control, plain_stdout, stdout};
@@ -51,9 +52,7 @@ pub fn run(args: Args) -> anyhow::Result<Outcome> {
     if args.revoke {
         return revoke(&store, &args);
     }
-    if !args.dir.is_dir() {
-        bail!("{} is not a folder", args.dir.display());
-    }
+    require_folder(&args.dir)?;
     let source = ConfigSource::new(&args.dir).with_trust_store(Some(store.clone())).required(true);
     let loaded = source.load().map_err(|error| match error {
         ConfigError::Missing { file, .. } => {

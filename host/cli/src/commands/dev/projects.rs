@@ -3,8 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use anyhow::bail;
-
 use crate::commands::build::{BuildOptions, BuildResult, build_project};
 use crate::files;
 use crate::progress;
@@ -38,9 +36,7 @@ type Sources = Vec<(PathBuf, Option<SystemTime>, u64)>;
 impl Projects {
     /// Finds the project in a folder, or all projects below it.
     pub fn find(folder: &Path, profile: &str) -> anyhow::Result<Self> {
-        if !folder.is_dir() {
-            bail!("{} is not a folder", folder.display());
-        }
+        files::require_folder(folder)?;
         let new = |folder| Project { folder, built: None, seen: Sources::new() };
         Ok(Self { projects: find_projects(folder)?.into_iter().map(new).collect(), profile: profile.to_owned() })
     }
