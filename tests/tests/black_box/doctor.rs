@@ -118,7 +118,12 @@ async fn agents_that_use_items_of_the_configuration_are_loaded() -> Result<()> {
     }
     assert_contains(
         &output.stdout,
-        &["  ✗ other/root_agent.yaml:5:10: ", "hatchery.yaml has no MCP server `other`", "\n1 error, "],
+        &[
+            "  ✗ other/root_agent.yaml:5:10: ",
+            "hatchery.yaml has no MCP server `other`",
+            "  ! hatchery.yaml: mcp.servers.files: the program `none-such` was not found; install it, or name its path\n",
+            "\n1 error, ",
+        ],
     );
 
     folder.remove("other/root_agent.yaml")?;

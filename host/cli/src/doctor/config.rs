@@ -1,5 +1,6 @@
 //! Checks `hatchery.yaml`: syntax, trust, and whether the apps, components and plugins named in it exist.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use hatchery::shell::quote_path;
@@ -31,6 +32,7 @@ fn check_config(diagnosis: &Diagnosis<'_>, config: &Config, loaded: &LoadedConfi
     findings.extend(check_trust(loaded));
     findings.extend(check_keys(config));
     findings.extend(check_certificate(config, loaded));
+    findings.extend(check_programs(config, loaded));
     findings.extend(diagnosis.items_error.iter().map(|error| Finding::error(format!("{CONFIG_FILE}: {error}"))));
     // A host does not start without a configured plugin.
     let plugins = ConfiguredPlugins::new(&config.plugins, hatchery::plugins::factories(), Arc::new(catalog.clone()));
@@ -56,6 +58,27 @@ fn check_certificate(config: &Config, loaded: &LoadedConfig) -> Option<Finding> 
     let tls = config.server.tls.as_ref().filter(|_| !matches!(loaded.status, TrustStatus::Untrusted(_)))?;
     let problem = check_tls(tls).err()?;
     Some(Finding::error(format!("{CONFIG_FILE}: server.tls: {problem}")))
+}
+
+/// Returns a warning for each MCP server whose program does not exist, unless the server has a `PATH` of its own.
+/// Programs of a configuration that is not trusted are not looked for.
+fn check_programs(config: &Config, loaded: &LoadedConfig) -> Vec<Finding> {
+    if matches!(loaded.status, TrustStatus::Untrusted(_)) {
+        return Vec::new();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let exists = |program: &Path| match program.components().nth(1) {
+        Some(_) => program.is_file(),
+        None => std::env::split_paths(&path).any(|folder| folder.join(program).is_file()),
+    };
+    let servers = config.mcp.servers.iter().filter(|(_, server)| !server.env.contains_key("PATH"));
+    let programs = servers.filter_map(|(name, server)| Some((name, server.command.as_deref()?)));
+    let missing = programs.filter(|(_, program)| !exists(program));
+    let warning = |(name, program): (&String, &Path)| {
+        let problem = format!("the program `{}` was not found; install it, or name its path", program.display());
+        Finding::warning(format!("{CONFIG_FILE}: mcp.servers.{name}: {problem}"))
+    };
+    missing.map(warning).collect()
 }
 
 /// Returns an error if the file requests access that is not trusted.
