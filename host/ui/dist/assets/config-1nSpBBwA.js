@@ -1,0 +1,1 @@
+import{W as e}from"./PageHead-CHIWVaIE.js";var t=()=>e(`config`);export{t};
