@@ -179,10 +179,10 @@ pub(crate) fn is_strict(schema: &Value) -> bool {
     let Some(schema) = schema.as_object() else { return false };
     let has = |key: &str| schema.contains_key(key);
     let is_typed = ["type", "anyOf", "$ref", "enum", "const"].into_iter().any(has);
-    let is_known = !NOT_STRICT.into_iter().any(has) && !(has("$ref") && schema.len() > 1);
+    let has_unknown = NOT_STRICT.into_iter().any(has) || has("$ref") && schema.len() > 1;
     let is_format = |format: &Value| STRICT_FORMATS.iter().any(|strict| format == strict);
     is_typed
-        && is_known
+        && !has_unknown
         && schema.get("format").is_none_or(is_format)
         && is_closed(schema)
         && ["properties", "$defs", "definitions"]

@@ -62,7 +62,7 @@ fn talk(apps: &[String], app: &str, text: &str) -> Result<Value, Error> {
 pub(crate) fn keep_diary() -> Result<Value, Error> {
     let (app, id) = ("storyteller", "today");
     let created = sync_sessions::create(app, Some(id), &[("mood".into(), r#""good""#.into())])?;
-    let state: serde_json::Map<_, _> = created.state.into_iter().map(|(key, json)| (key, parsed(&json))).collect();
+    let state: Map<_, _> = created.state.into_iter().map(|(key, json)| (key, parsed(&json))).collect();
     sync_sessions::append(app, id, &event("Dear diary."))?;
     let last = sync_sessions::append(app, id, &event("Goodbye."))?;
     let newest = sync_sessions::events(app, id, EventWindow { recent: Some(1), after: None }, 0, 10)?;
