@@ -28,6 +28,12 @@ struct Connection {
     arrived: Notify,
 }
 
+/// Returns the messages about one request.
+fn answer() -> impl Iterator<Item = LiveResponse> {
+    let chunks = std::iter::repeat_n(LiveResponse::Content(Content::model("a")), CHUNKS);
+    chunks.chain([LiveResponse::TurnComplete])
+}
+
 #[async_trait]
 impl Model for OneAtATime {
     async fn generate(&self, request: LlmRequest, _: StreamingMode) -> Result<ResponseStream, ModelError> {
@@ -35,8 +41,9 @@ impl Model for OneAtATime {
     }
 
     async fn connect(&self, _: LlmRequest) -> Result<Box<dyn LiveConnection>, ModelError> {
-        let (takes, messages, arrived) = (Semaphore::new(1), Mutex::default(), Notify::new());
-        Ok(Box::new(Connection { takes, messages, arrived }))
+        // The first message is in the request.
+        let messages = Mutex::new(answer().collect());
+        Ok(Box::new(Connection { takes: Semaphore::new(0), messages, arrived: Notify::new() }))
     }
 
     fn capabilities(&self) -> ModelCapabilities {
@@ -48,8 +55,7 @@ impl Model for OneAtATime {
 impl LiveConnection for Connection {
     async fn send(&self, _: LiveRequest) -> Result<(), ModelError> {
         self.takes.acquire().await.unwrap().forget();
-        let chunks = std::iter::repeat_n(LiveResponse::Content(Content::model("a")), CHUNKS);
-        self.messages.lock().unwrap().extend(chunks.chain([LiveResponse::TurnComplete]));
+        self.messages.lock().unwrap().extend(answer());
         self.arrived.notify_one();
         Ok(())
     }
