@@ -164,7 +164,10 @@ async fn a_cancelled_run_is_cancelled_at_the_same_call() {
     });
     let root = |model, tool| llm_with("root", model, |llm| llm.tools = vec![tool]);
     let model = Scripted::sequence([Reply::call("t", json!({})), Reply::text("done")]);
-    let (transcript, _) = recording(&folder, root(model, stop)).await.expect_error("hi").await;
+    let app = recording(&folder, root(model, stop)).await;
+    let (transcript, _) = app.expect_error("hi").await;
+    // A cancelled run does not wait until its recording is written.
+    app.runner.close().await;
     edit(&folder, |file| {
         let RecordedCall::Tool(tool) = &mut file.recordings[1].call else { panic!("{file:?}") };
         tool.outcome = ToolOutcome::Interrupted;
