@@ -22,14 +22,11 @@ const MAX_AHEAD: i64 = 60_000_000;
 /// The latest timestamp of this process.
 static LAST: AtomicI64 = AtomicI64::new(0);
 
-/// Microseconds by which the clocks of other hosts are ahead.
-static AHEAD: AtomicI64 = AtomicI64::new(0);
-
 impl Timestamp {
     /// Returns the current time. Strictly increasing within a process, even if the clock is set back: timestamps order
     /// events and identify them.
     pub fn now() -> Self {
-        let clock = wall_clock().saturating_add(AHEAD.load(Ordering::Relaxed));
+        let clock = wall_clock();
         let next = |last: i64| Some(clock.max(last.saturating_add(1)));
         let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         Self(clock.max(last.saturating_add(1)))
@@ -38,9 +35,7 @@ impl Timestamp {
     /// Records a timestamp that another host may have made: later ones of this process are after it, although its clock
     /// is behind. A timestamp that is more than a minute ahead has no effect.
     pub fn observe(self) {
-        let ahead = self.0.saturating_sub(wall_clock());
-        if ahead <= MAX_AHEAD {
-            AHEAD.fetch_max(ahead, Ordering::Relaxed);
+        if self.0.saturating_sub(wall_clock()) <= MAX_AHEAD {
             LAST.fetch_max(self.0, Ordering::Relaxed);
         }
     }

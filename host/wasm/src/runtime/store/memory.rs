@@ -120,6 +120,9 @@ impl EngineMemory {
     /// Waits until `bytes` more fit. Calls `free` to free something as long as they do not; `free` returns false if
     /// it cannot.
     pub(crate) async fn wait_for(&self, bytes: u64, free: impl Fn() -> bool) {
+        if self.has_room(bytes) {
+            return;
+        }
         let _waiting = WaitingGuard::enter(&self.waiting);
         loop {
             let freed = self.freed.notified();
