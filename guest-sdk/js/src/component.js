@@ -21,7 +21,7 @@ import * as convert from "./convert.js";
 import { FatalError, HatcheryError } from "./errors.js";
 import { EventLoop } from "./event-loop.js";
 import { createExports } from "./exports.js";
-import { parse, stringify } from "./json.js";
+import { inspect, parse, stringify } from "./json.js";
 import * as live from "./live.js";
 import { translateStack } from "./stack.js";
 import * as web from "./web.js";
@@ -157,7 +157,7 @@ Math.random = () => {
 
 const format = (value) => {
   if (value instanceof Error) return `${value}\n${translateStack(value.stack ?? "")}`.trim();
-  return typeof value === "object" && value !== null ? stringify(value) : String(value);
+  return typeof value === "object" && value !== null ? inspect(value) : String(value);
 };
 
 const write = (level) => (...values) => {

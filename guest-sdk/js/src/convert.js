@@ -149,7 +149,7 @@ export function eventFromWit(event) {
     actions: withoutUndefined({
       stateDelta: Object.fromEntries(actions.stateDelta.map(([key, value]) => [key, parse(value)])),
       artifactDelta: Object.fromEntries(actions.artifactDelta.map(([key, version]) => [key, Number(version)])),
-      deletedArtifactIds: actions.deletedArtifactIds.length ? actions.deletedArtifactIds : undefined,
+      deletedArtifactIds: actions.deletedArtifactIds.length ? [...actions.deletedArtifactIds] : undefined,
       skipSummarization: orUndefined(actions.skipSummarization),
       transferToAgent: orUndefined(actions.transferToAgent),
       escalate: orUndefined(actions.escalate),
@@ -161,7 +161,7 @@ export function eventFromWit(event) {
     turnComplete: orUndefined(event.turnComplete),
     interrupted: orUndefined(event.interrupted),
     branch: orUndefined(event.branch),
-    longRunningToolIds: event.longRunningToolIds,
+    longRunningToolIds: [...event.longRunningToolIds],
     errorCode: orUndefined(event.errorCode),
     errorMessage: orUndefined(event.errorMessage),
     timestampMicros: Number(event.timestamp),

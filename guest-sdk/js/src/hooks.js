@@ -3,7 +3,7 @@
 import { content, toEvent } from "./content.js";
 import * as convert from "./convert.js";
 import { HatcheryError } from "./errors.js";
-import { parse, stringify } from "./json.js";
+import { isEqual, parse, stringify } from "./json.js";
 import * as specs from "./specs.js";
 
 export function createCallbackExports(items, calls) {
@@ -116,5 +116,3 @@ function stringifyObject(hook, result) {
 const ignore = () => undefined;
 
 const toError = ({ code, message }) => new HatcheryError(message, code);
-
-const isEqual = (one, other) => stringify(one) === stringify(other);

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { eventFromWit, eventToWit } from "../src/convert.js";
-import { parse, stringify } from "../src/json.js";
+import { inspect, isEqual, parse, stringify } from "../src/json.js";
 
 const EVENTS = parse(readFileSync(new URL("../../../tests/fixtures/events.json", import.meta.url), "utf8"));
 
@@ -47,4 +47,48 @@ test("a value that JSON has no form for is named by its type", () => {
   assert.throws(() => stringify(new Map([[1, 2]])), /^TypeError: a Map is not JSON; use Object.fromEntries\(map\)$/);
   assert.throws(() => stringify(new Set([1])), /^TypeError: a Set is not JSON; use \[\.\.\.set\]$/);
   assert.throws(() => stringify({ itself: (() => { const cycle = {}; cycle.cycle = cycle; return cycle; })() }), TypeError);
+});
+
+test("a value in another one that JSON has no form for is an error, and not another value", () => {
+  for (const [value, message] of [
+    [{ ratio: NaN }, "NaN is not JSON"],
+    [[1n, -Infinity], "-Infinity is not JSON"],
+    [{ all: [new Map([[1, 2]])] }, "a Map is not JSON; use Object.fromEntries(map)"],
+    [{ all: new Set([1]) }, "a Set is not JSON; use [...set]"],
+    [{ weather: Promise.resolve("sunny") }, "a Promise is not JSON; write `await` before the call that returned it"],
+    [Promise.resolve(1), "a Promise is not JSON; write `await` before the call that returned it"],
+    [{ image: new Uint8Array([1, 2]) }, "the bytes of a Uint8Array are not JSON; use an artifact, or Array.from(bytes)"],
+    [{ image: new Uint8Array() }, "the bytes of a Uint8Array are not JSON; use an artifact, or Array.from(bytes)"],
+  ]) {
+    assert.throws(() => stringify(value), { name: "TypeError", message });
+  }
+  const allowed = { no: null, none: {}, at: new Date(0), by: { 0: "a" }, big: 2n ** 60n, left: undefined };
+  assert.equal(stringify(allowed), '{"no":null,"none":{},"at":"1970-01-01T00:00:00.000Z","by":{"0":"a"},"big":1152921504606846976}');
+});
+
+test("people can read any value", () => {
+  const cycle = {};
+  cycle.cycle = cycle;
+  for (const [value, text] of [
+    [{ a: [1, "b", null] }, '{"a":[1,"b",null]}'],
+    [new Map([["a", 2n ** 60n]]), '{"a":"1152921504606846976"}'],
+    [{ all: new Set([NaN]), bytes: new Uint8Array([1]) }, '{"all":["NaN"],"bytes":[1]}'],
+    [{ error: new TypeError("bad"), later: Promise.resolve() }, '{"error":"TypeError: bad","later":"[object Promise]"}'],
+    [cycle, "[object Object]"],
+    [undefined, "undefined"],
+  ]) {
+    assert.equal(inspect(value), text);
+  }
+});
+
+test("values are equal if they are the same in JSON, with the same bytes", () => {
+  const value = { a: [1, { b: null }], data: new Uint8Array([1, 2]) };
+  assert.ok(isEqual(value, { data: new Uint8Array([1, 2]), a: [1, { b: null }], c: undefined }));
+  for (const other of [
+    { ...value, a: [1] }, { ...value, data: new Uint8Array([1, 3]) }, { ...value, c: null }, { a: value.a },
+    { ...value, a: { 0: 1, 1: { b: null } } }, null, "x",
+  ]) {
+    assert.ok(!isEqual(value, other), inspect(other));
+  }
+  assert.ok(!isEqual({}, new Map()), "the error of a Map must not be lost");
 });

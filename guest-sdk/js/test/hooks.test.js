@@ -48,3 +48,37 @@ test("results of hooks are converted", async () => {
   assert.deepEqual(await call("beforeTool", { sides: 6 }, CALL), { tag: "respond", val: '{"sides":6}' });
   assert.equal(await call("afterTool", undefined, CALL, "5"), null);
 });
+
+test("every change of an event in place is noticed", async () => {
+  const event = () => ({
+    id: "e", invocationId: "i", author: "a", partial: false, longRunningToolIds: ["1"], timestamp: 0,
+    actions: { stateDelta: [], artifactDelta: [], deletedArtifactIds: ["old"] },
+  });
+  for (const [change, changed] of [
+    [(revised) => revised.longRunningToolIds.push("2"), { longRunningToolIds: ["1", "2"] }],
+    [(revised) => { revised.longRunningToolIds.length = 0; }, { longRunningToolIds: [] }],
+    [(revised) => { revised.custom = 1; }, { extra: '{"custom":1}' }],
+  ]) {
+    const revises = plugin({ name: "revises", onEvent(revised) { change(revised); } });
+    const { guestPlugins } = createExports(component({ plugins: [revises] }), new MockHost(), () => {});
+    const sent = await guestPlugins.onEvent("revises", event());
+    for (const [key, value] of Object.entries(changed)) assert.deepEqual(sent?.[key], value);
+  }
+  const revises = plugin({ name: "revises", onEvent: (revised) => void revised.actions.deletedArtifactIds.pop() });
+  const { guestPlugins } = createExports(component({ plugins: [revises] }), new MockHost(), () => {});
+  assert.deepEqual((await guestPlugins.onEvent("revises", event())).actions.deletedArtifactIds, []);
+});
+
+test("images in a request are compared by their bytes, and not as JSON, which takes many times as much memory", async () => {
+  const data = new Uint8Array([1, 2, 3]);
+  data.toJSON = () => assert.fail("bytes are not JSON");
+  const image = { tag: "inline-data", val: { mimeType: "image/png", data, displayName: null } };
+  const part = { data: image, thought: false, thoughtSignature: null, extra: null };
+  const request = { ...REQUEST, contents: [{ role: "user", parts: [part] }] };
+  assert.deepEqual(await call("beforeModel", undefined, request), { tag: "proceed" });
+  const blanks = callback({
+    name: "blanks", hook: "beforeModel", run({ contents }) { contents[0].parts[0].inlineData.data = new Uint8Array(3); },
+  });
+  const revised = await createExports(component({ callbacks: [blanks] }), new MockHost(), () => {}).guestCallbacks.beforeModel("blanks", request);
+  assert.deepEqual([revised.tag, [...revised.val.contents[0].parts[0].data.val.data]], ["revise", [0, 0, 0]]);
+});
