@@ -4,6 +4,17 @@
 import { content, textOf, toEvent, toRequest } from "./content.js";
 import { HatcheryError } from "./errors.js";
 
+/** The largest number of items that one call can return. */
+const MAX_LIMIT = 2 ** 32 - 1;
+
+/** Throws a `RangeError` for an offset or a limit that the contract cannot express. */
+function checkRange(offset, limit) {
+  if (!Number.isSafeInteger(offset) || offset < 0) throw new RangeError(`\`offset\` is an integer from 0 on, not ${offset}`);
+  if (!Number.isInteger(limit) || limit < 0 || limit > MAX_LIMIT) {
+    throw new RangeError(`\`limit\` is an integer from 0 to ${MAX_LIMIT}, not ${limit}`);
+  }
+}
+
 class State {
   #host;
 
@@ -172,11 +183,13 @@ class Sessions {
 
   /** Returns up to `limit` sessions from number `offset` on, most recently updated first. */
   list(offset = 0, limit = 100) {
+    checkRange(offset, limit);
     return this.#host.listSessions(this.app, offset, limit);
   }
 
   /** Returns up to `limit` events from number `offset` on, oldest first: of all, of the `recent` ones, or of those since `afterMicros`. */
   events(id, { recent, afterMicros, offset = 0, limit = 100 } = {}) {
+    checkRange(offset, limit);
     return this.#host.sessionEvents(this.app, id, { recent, afterMicros }, offset, limit);
   }
 
@@ -227,6 +240,7 @@ export class Context {
 
   /** Returns up to `limit` events starting at index `offset`, oldest first; fewer if they are large. */
   events(offset = 0, limit = 100) {
+    checkRange(offset, limit);
     return this.#host.events(offset, limit);
   }
 

@@ -1,6 +1,6 @@
 import type {
   AuthConfig, AuthCredential, Context, Content, Event, Json, LlmRequest, LlmResponse, MemoryEntry, Model, Part, PluginInfo, RunInfo, RunRequest,
-  ToolProgress,
+  Tool, ToolProgress,
 } from "./index.js";
 
 /** A request to a web server. Header names are in lower case. */
@@ -22,8 +22,8 @@ export class MockHost {
     events?: Event[];
     /** The responses of models, in order. */
     responses?: (string | LlmResponse | Error)[];
-    /** Tools that the code can call. */
-    tools?: Record<string, (args: any) => unknown>;
+    /** Tools that the code can call: items, or functions by name. */
+    tools?: readonly Tool[] | Record<string, Tool | ((args: any) => unknown)>;
     /** The events of sub-agents. */
     subAgents?: Record<string, Event[]>;
     /** Entries of earlier sessions. A search finds those that contain words of the query. */

@@ -2,8 +2,8 @@
 
 import { content, joinResponses, outputsOf, textOf, toEvent, toResponse } from "./content.js";
 import { Context } from "./context.js";
-import { HatcheryError } from "./errors.js";
-import { parse, stringify } from "./json.js";
+import { FatalError, HatcheryError, describe } from "./errors.js";
+import { isEqual, parse, stringify } from "./json.js";
 import { LiveRun, requestFromWit, requestToWit } from "./live.js";
 import { decode } from "./utf8.js";
 import { createFetch } from "./web/fetch.js";
@@ -237,7 +237,7 @@ export class MockHost {
   addEventsToMemory(events) {
     for (const { content: message, author, timestampMicros = 0 } of events) {
       const entry = { content: message, author, timestampMicros };
-      const isKnown = this.memory.some((known) => stringify(known) === stringify(entry));
+      const isKnown = this.memory.some((known) => isEqual(known, entry));
       if (textOf(message) && !isKnown) this.memory.push(entry);
     }
   }
@@ -345,9 +345,16 @@ export class MockHost {
   }
 
   callTool(name, args) {
-    const tool = this.#setup.tools[name];
+    const { tools } = this.#setup;
+    const tool = Array.isArray(tools) ? tools.find((each) => each.name === name) : Object.hasOwn(tools, name) && tools[name];
     if (!tool) throw new HatcheryError(`tool \`${name}\` not found; give it to MockHost in \`tools\``, "TOOL_FAILED");
-    return tool(args);
+    const sent = parse(stringify(args));
+    try {
+      const result = typeof tool === "function" ? tool(sent) : tool.call(sent, this.context());
+      return result instanceof Promise ? result.then(toResult).catch(raise) : toResult(result);
+    } catch (error) {
+      return raise(error);
+    }
   }
 
   *generate(request, streaming) {
@@ -356,10 +363,10 @@ export class MockHost {
     if (!responses.length) throw new HatcheryError("no response is left; give MockHost more `responses`", "MODEL_SCRIPT_ENDED");
     const response = responses.shift();
     if (response instanceof Error) throw response;
-    if (streaming && typeof response === "string") {
-      for (const word of response.split(" ")) yield { content: content(`${word} `), partial: true };
-    }
-    yield typeof response === "string" ? { content: content(response) } : response;
+    const complete = toResponse(response);
+    const words = streaming ? textOf(complete).split(/\s+/).filter(Boolean) : [];
+    for (const word of words) yield { content: content(`${word} `), partial: true };
+    yield complete;
   }
 
   *runSubAgent(name) {
@@ -367,6 +374,14 @@ export class MockHost {
     if (!events) throw new HatcheryError(`agent \`${name}\` not found; give it to MockHost in \`subAgents\``, "NOT_FOUND");
     yield* events;
   }
+}
+
+/** Returns the result of a tool as its caller gets it. */
+const toResult = (result) => parse(stringify(result));
+
+/** Throws the error of a tool as its caller gets it. */
+function raise(error) {
+  throw error instanceof FatalError ? error : new HatcheryError(describe(error), "TOOL_FAILED");
 }
 
 /** Returns everything that an agent yields. */
@@ -378,7 +393,8 @@ export async function collect(outputs) {
 
 /** Returns the complete answer of a model. */
 export async function answer(model, request, ctx) {
-  return joinResponses((await collect(outputsOf(model.run(request, ctx)))).map(toResponse));
+  const received = { model: "", systemInstructions: [], tools: [], modelTools: [], config: {}, ...request };
+  return joinResponses((await collect(outputsOf(model.run(received, ctx)))).map(toResponse));
 }
 
 /** The functions of the host that change something. */

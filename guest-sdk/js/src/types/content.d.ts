@@ -60,6 +60,9 @@ export interface LlmRequest {
   config?: Record<string, Json>;
 }
 
+/** A request as callbacks and models get it: with all fields. */
+export type ReceivedLlmRequest = Required<LlmRequest>;
+
 /** A response of a model, or a chunk of it. */
 export interface LlmResponse {
   content?: Content;

@@ -1,23 +1,23 @@
 // Tools, callbacks, plugins and the other items of a component, except agents.
 
 import type { Agent } from "./agents.js";
-import type { Content, Event, LlmRequest, LlmResponse, Part, ToolCall } from "./content.js";
+import type { Content, Event, LlmResponse, Part, ReceivedLlmRequest, ToolCall } from "./content.js";
 import type { Context, LiveConnection, LiveResponse } from "./context.js";
 import type { HatcheryError } from "./errors.js";
 import type { Json, Schema, TypeOf } from "./schema.js";
 
 type Maybe<T> = T | undefined | null | void | Promise<T | undefined | null | void>;
 
-export interface Tool {
+export interface Tool<Args = any, Result = any> {
   readonly name: string;
   readonly kind: "tool";
   /** Calls it as a host does: checks the arguments and adds defaults. */
-  call(args: Record<string, unknown>, ctx: Context): any;
-  run(args: any, ctx?: Context): any;
+  call(args: Record<string, unknown>, ctx: Context): Result;
+  run(args: Args, ctx?: Context): Result;
 }
 
 /** Creates a tool. The model gets the message of an error that `run` throws as the tool's result; a `FatalError` ends the run. */
-export function tool<S extends Schema>(definition: {
+export function tool<S extends Schema, Result = any>(definition: {
   name: string;
   description?: string;
   /** JSON Schema of the arguments, whose types follow from a schema that is made by `s`. */
@@ -28,8 +28,8 @@ export function tool<S extends Schema>(definition: {
   confirm?: boolean;
   /** Whether the result arrives later. */
   longRunning?: boolean;
-  run(args: TypeOf<S>, ctx: Context): unknown;
-}): Tool;
+  run(args: TypeOf<S>, ctx: Context): Result;
+}): Tool<TypeOf<S>, Result>;
 
 /** A tool with options. */
 export interface ToolUse {
@@ -70,9 +70,9 @@ interface CallbackHooks {
   afterAgent: (ctx: Context) => Maybe<string | Content>;
   onAgentError: (error: HatcheryError, ctx: Context) => Maybe<string | Content>;
   /** Changes of the request apply. */
-  beforeModel: (request: LlmRequest, ctx: Context) => Maybe<LlmResponse>;
+  beforeModel: (request: ReceivedLlmRequest, ctx: Context) => Maybe<LlmResponse>;
   afterModel: (response: LlmResponse, ctx: Context) => Maybe<LlmResponse>;
-  onModelError: (request: LlmRequest, error: HatcheryError, ctx: Context) => Maybe<LlmResponse>;
+  onModelError: (request: ReceivedLlmRequest, error: HatcheryError, ctx: Context) => Maybe<LlmResponse>;
   /** Changes of `call.args` apply. */
   beforeTool: (call: ToolCall, ctx: Context) => Maybe<Record<string, unknown>>;
   afterTool: (call: ToolCall, response: Record<string, any>, ctx: Context) => Maybe<Record<string, unknown>>;
@@ -180,7 +180,7 @@ type Piece = string | Part | Content | LlmResponse;
 export interface Model {
   readonly name: string;
   readonly kind: "model";
-  run(request: LlmRequest, ctx: Context): Iterable<Piece> | AsyncIterable<Piece> | Maybe<Piece>;
+  run(request: ReceivedLlmRequest, ctx: Context): Iterable<Piece> | AsyncIterable<Piece> | Maybe<Piece>;
 }
 
 /**
@@ -193,7 +193,7 @@ export function model(definition: { name: string; run: Model["run"] }): Model;
 export interface LiveModel {
   readonly name: string;
   readonly kind: "liveModel";
-  run(request: LlmRequest, connection: LiveConnection, ctx: Context): AsyncIterable<LiveResponse>;
+  run(request: ReceivedLlmRequest, connection: LiveConnection, ctx: Context): AsyncIterable<LiveResponse>;
 }
 
 /** Creates a live model, which agents refer to as `component:NAME/model`: `run` is an async generator that yields the responses of the model. */

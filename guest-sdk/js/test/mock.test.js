@@ -1,0 +1,45 @@
+// The mock host behaves as a host does.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { FatalError, content, s, textOf, tool } from "hatchery-guest";
+import { MockHost } from "hatchery-guest/testing";
+
+test("a mock tool answers as a host does", async () => {
+  const price = tool({
+    name: "price", parameters: s.object({ product: s.string() }),
+    run({ product }) {
+      if (product === "lamp") throw new RangeError("the shop is closed");
+      if (product === "bomb") throw new FatalError("not for sale", "FORBIDDEN");
+      return { product, at: new Date(0), note: undefined };
+    },
+  });
+  const ctx = new MockHost({ tools: [price] }).context();
+  assert.deepEqual(ctx.callTool("price", { product: "chair" }), { product: "chair", at: "1970-01-01T00:00:00.000Z" });
+  assert.throws(() => ctx.callTool("price", { product: "lamp" }), { name: "HatcheryError", code: "TOOL_FAILED", message: "the shop is closed" });
+  assert.throws(() => ctx.callTool("price", { product: "bomb" }), { name: "FatalError", code: "FORBIDDEN" });
+  assert.throws(() => ctx.callTool("price"), { code: "TOOL_FAILED", message: "args has no `product`" });
+  const others = new MockHost({ tools: { later: async ({ fail }) => (fail ? Promise.reject(new Error("no")) : { at: new Date(0) }), price } }).context();
+  assert.deepEqual(await others.callTool("later"), { at: "1970-01-01T00:00:00.000Z" });
+  await assert.rejects(others.callTool("later", { fail: true }), { code: "TOOL_FAILED", message: "no" });
+  assert.equal(others.callTool("price", { product: "chair" }).product, "chair");
+  assert.throws(() => others.callTool("constructor"), /tool `constructor` not found/);
+});
+
+test("a mock model streams a response as it streams a text", () => {
+  const host = new MockHost({ responses: [{ content: content("one two"), finishReason: "STOP" }] });
+  const [...responses] = host.context().stream("x");
+  assert.deepEqual(responses.map(textOf), ["one ", "two ", "one two"]);
+  assert.deepEqual([responses.map(({ partial }) => partial), responses.at(-1).finishReason], [[true, true, undefined], "STOP"]);
+});
+
+test("an offset or a limit that no host understands is an error", () => {
+  const ctx = new MockHost({ events: [{ content: content("one") }], sessions: { diary: { today: ["one"] } } }).context();
+  const diary = ctx.sessions("diary");
+  for (const read of [(...range) => ctx.events(...range), (...range) => diary.list(...range), (offset, limit) => diary.events("today", { offset, limit })]) {
+    assert.equal(read(0, 2 ** 32 - 1).length, 1);
+    assert.throws(() => read(-9, 10), { name: "RangeError", message: "`offset` is an integer from 0 on, not -9" });
+    assert.throws(() => read(0, Infinity), { name: "RangeError", message: "`limit` is an integer from 0 to 4294967295, not Infinity" });
+  }
+});
