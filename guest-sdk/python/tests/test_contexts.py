@@ -1,14 +1,28 @@
 """Services of a context."""
 
 import unittest
+from dataclasses import dataclass
 
-from hatchery_guest import Event, EventActions, tool
+from hatchery_guest import Event, EventActions, FatalError, ToolError, tool
 from hatchery_guest.testing import MockHost, run
 
 
 @tool
 def greet(name: str) -> str:
     return f"Hello, {name}!"
+
+
+@tool
+def price(product: str) -> float:
+    if product == "bomb":
+        raise FatalError("not for sale", "FORBIDDEN")
+    raise LookupError("the shop is closed")
+
+
+@dataclass
+class Place:
+    city: str
+    at: tuple[int, int]
 
 
 class Names(unittest.TestCase):
@@ -27,7 +41,38 @@ class Names(unittest.TestCase):
         self.assertEqual(host.log_lines, [(level, "sent", fields) for level in ("error", "warn", "info", "debug")])
 
 
+class MockTools(unittest.TestCase):
+    def test_a_mock_tool_answers_as_a_host_does(self) -> None:
+        host = MockHost(tools={"locate": lambda city: Place(city, (1, 2)), "pick": lambda: set, "price": price})
+        self.assertEqual(run(host.tool_context().call_tool("locate", city="Rome")), {"city": "Rome", "at": [1, 2]})
+        for name, args, message in [
+            ("price", {"product": "lamp"}, "the shop is closed"),
+            ("price", {}, "argument `product` is missing"),
+            ("pick", {}, "the result of `pick`: a value of type type cannot be converted to JSON"),
+        ]:
+            with self.subTest(message=message), self.assertRaisesRegex(ToolError, message):
+                run(host.tool_context().call_tool(name, **args))
+        with self.assertRaisesRegex(FatalError, "not for sale") as caught:
+            run(host.tool_context().call_tool("price", product="bomb"))
+        self.assertEqual(caught.exception.code, "FORBIDDEN")
+
+
 class OtherSessions(unittest.TestCase):
+    def test_an_offset_or_a_limit_that_no_host_understands_is_an_error(self) -> None:
+        host = MockHost(events=[Event.from_text("one")], sessions={("diary", "today"): ["one"]})
+        cx = host.agent_context()
+        diary = cx.sessions("diary")
+
+        async def events(offset: int, limit: int) -> list[Event]:
+            return cx.events(offset, limit)
+
+        for read in (events, diary.list, lambda offset, limit: diary.events("today", offset=offset, limit=limit)):
+            self.assertEqual(len(run(read(0, 2**32 - 1))), 1)
+            with self.assertRaisesRegex(ValueError, "`offset` is a number from 0 on, not -9"):
+                run(read(-9, 10))
+            with self.assertRaisesRegex(ValueError, "`limit` is a number from 0 to 4294967295, not -1"):
+                run(read(0, -1))
+
     def test_null_in_the_state_changes_of_an_appended_event_deletes_the_key(self) -> None:
         diary = MockHost().agent_context().sessions("diary")
 

@@ -7,7 +7,7 @@ import unittest
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from hatchery_guest import Content, Event, LlmRequest, LlmResponse, Part, Plugin, ToolCall, callback, plugin
+from hatchery_guest import Content, Event, EventActions, LlmRequest, LlmResponse, Part, Plugin, ToolCall, callback, plugin
 from hatchery_guest.export import EXPORTS
 from hatchery_guest.testing import MockHost, run
 from test_convert import CONVERT, contract_types, import_convert
@@ -75,6 +75,13 @@ class Audit:
         return "seen"
 
 
+@plugin
+class Revision:
+    def on_event(self, event: Event) -> None:
+        event.long_running_tool_ids.append("2")
+        event.actions.deleted_artifact_ids.clear()
+
+
 class Results(unittest.TestCase):
     def tearDown(self) -> None:
         EXPORTS.__init__()
@@ -123,7 +130,7 @@ class Names(unittest.TestCase):
 class Changes(unittest.TestCase):
     def setUp(self) -> None:
         EXPORTS.__init__()
-        for item in (tidy, watch, settle):
+        for item in (tidy, watch, settle, Revision):
             EXPORTS.add(item)
 
     def tearDown(self) -> None:
@@ -139,6 +146,12 @@ class Changes(unittest.TestCase):
     def test_equal_arguments_are_no_change(self) -> None:
         for args in ('{"sides": 6.0, "fair": 1}', "{}"):
             self.assertEqual(type(self.before_tool("watch", args)).__name__, "ToolAction_Proceed")
+
+    def test_changed_lists_of_an_event_are_changes(self) -> None:
+        for event in (Event(long_running_tool_ids=["1"]), Event(actions=EventActions(deleted_artifact_ids=["a.txt"]))):
+            ids = [*event.long_running_tool_ids, "2"]
+            sent = asyncio.run(HOOKS.Plugins().on_event("revision", CONVERT.event_to_wit(event)))
+            self.assertEqual((sent.long_running_tool_ids, sent.actions.deleted_artifact_ids), (ids, []))
 
     def test_another_type_of_a_setting_is_a_change(self) -> None:
         for temperature, expected in ((True, "ModelAction_Revise"), (1, "ModelAction_Proceed")):

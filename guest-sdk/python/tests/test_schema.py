@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import math
+import typing
 import unittest
+import unittest.mock
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
 from hatchery_guest import Context, ToolContext, tool
-from hatchery_guest.schema import BadValue, dump, parse, schema_of
+from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
+from hatchery_guest.testing import MockHost, run
 
 
 class Unit(enum.Enum):
@@ -38,6 +42,12 @@ class Folder:
     folders: list[Folder]
 
 
+UserName = typing.NewType("UserName", str)
+ALIASES: list[Any] = [UserName]
+if hasattr(typing, "TypeAliasType"):
+    ALIASES.append(typing.TypeAliasType("Name", UserName))
+
+
 class Schemas(unittest.TestCase):
     def test_keys_of_a_typed_dict_are_as_required_as_they_say(self) -> None:
         for hint in (Place, Options):
@@ -62,6 +72,62 @@ class Schemas(unittest.TestCase):
             with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, message):
                 tool(function)
         self.assertEqual(schema_of(Place)["type"], "object")
+
+    def test_a_type_alias_means_the_type_that_it_stands_for(self) -> None:
+        for alias in ALIASES:
+            with self.subTest(alias=alias):
+                self.assertEqual(schema_of(list[alias]), {"type": "array", "items": {"type": "string"}})
+                self.assertEqual(parse(alias | None, "a", "x"), "a")
+                with self.assertRaisesRegex(BadValue, "x must be a string"):
+                    parse(alias, 1, "x")
+
+    @unittest.skipUnless(hasattr(typing, "TypeAliasType"), "needs Python 3.12")
+    def test_a_type_alias_that_contains_itself_has_no_schema(self) -> None:
+        names: dict[str, Any] = {}
+        exec("type Tree = list[Tree]", names)
+        with self.assertRaisesRegex(BadHint, "Tree contains itself, so its JSON Schema has no end"):
+            schema_of(names["Tree"])
+
+    def test_a_function_that_cannot_be_a_tool_is_named_with_the_reason(self) -> None:
+        def wait(until: Any = datetime.date(2026, 1, 1)) -> None: ...
+        def open_file(file: File) -> None: ...
+
+        class Dice:
+            def roll(self, sides: int) -> int:
+                return sides
+
+        for function, message in [
+            (wait, "the default of parameter `until`: a value of type date cannot be converted to JSON"),
+            (open_file, "the type hints of `open_file`: name 'File' is not defined; types that are imported below `if TYPE_CHECKING` do not"),
+            (Dice.roll, "`.*Dice.roll` is a method, which no caller has an object for; move it out of its class"),
+        ]:
+            with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, message):
+                tool(function)
+
+    def test_a_context_can_be_optional(self) -> None:
+        def greet(name: str, cx: ToolContext | None = None) -> str:
+            return f"Hello {name}" if cx is None else f"Hello {name}, {cx.info.user}"
+
+        greeting = tool(greet)
+        self.assertEqual(list(greeting.declaration.parameters["properties"]), ["name"])
+        self.assertEqual(run(greeting.call({"name": "Ada"}, MockHost().tool_context())), "Hello Ada, user")
+
+    def test_a_number_that_json_does_not_have_is_an_error(self) -> None:
+        for number in (math.nan, math.inf, -math.inf):
+            with self.subTest(number=number), self.assertRaisesRegex(BadValue, f"the number {number} cannot be converted to JSON"):
+                dump({"ratios": [1.5, number]})
+        with self.assertRaisesRegex(BadValue, "the number nan"):
+            MockHost().context().state["ratio"] = math.nan
+
+    def test_the_hints_of_a_class_are_evaluated_once(self) -> None:
+        @dataclasses.dataclass
+        class Point:
+            x: int
+            y: int
+
+        schema_of(list[Point])
+        with unittest.mock.patch("typing.get_type_hints", side_effect=AssertionError("evaluated again")):
+            self.assertEqual(parse(list[Point], [{"x": 1, "y": 2}] * 3, "x"), [Point(1, 2)] * 3)
 
     def test_keys_of_a_dict_are_converted_to_the_type_of_their_hint(self) -> None:
         for hint, value, parsed in [

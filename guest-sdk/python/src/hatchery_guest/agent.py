@@ -168,7 +168,7 @@ class CustomAgent(Agent):
 
     async def events(self, cx: AgentContext) -> AsyncGenerator[Event, None]:
         """Runs the agent and returns its events. Closing them closes the agent's generator."""
-        result = call_handler(self.run, signature(self.run), cx)
+        result: Any = call_handler(self.run, signature(self.run), cx)
         if inspect.isasyncgen(result):
             async with aclosing(result):
                 async for output in result:
@@ -186,7 +186,15 @@ class CustomAgent(Agent):
 def agent(run: Callable[..., Any]) -> CustomAgent: ...
 @overload
 def agent(
-    *, name: str | None = None, model: str | None = None, tools: Sequence[ToolRef] = (), **common: Any
+    *,
+    name: str = ...,
+    description: str = ...,
+    model: str | None = None,
+    tools: Sequence[ToolRef] = (),
+    sub_agents: Sequence[Agent | str] = (),
+    before_agent: Sequence[CallbackRef] = (),
+    after_agent: Sequence[CallbackRef] = (),
+    on_agent_error: Sequence[CallbackRef] = (),
 ) -> Callable[[Callable[..., Any]], CustomAgent]: ...
 def agent(run: Any = None, **options: Any) -> Any:
     """Turns a function into a custom agent: an async generator, which yields the agent's events. Its docstring is the description.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, Literal, get_args
+from typing import Any, Callable, Generic, Literal, get_args
 
 from . import schema
 from .content import Content, Event, LlmResponse
 from .context import CallbackContext
-from .signature import Signature, call_handler, handler_signature
+from .signature import P, R, Signature, call_handler, handler_signature
 
 Hook = Literal[
     "before_agent", "after_agent", "on_agent_error",
@@ -22,12 +22,12 @@ HOOKS: tuple[Hook, ...] = get_args(Hook)
 
 
 @dataclass
-class Callback:
+class Callback(Generic[P, R]):
     """A function that the host calls at a point of a run. Calling it calls the function."""
 
     name: str
     hook: Hook
-    function: Callable[..., Any]
+    function: Callable[P, R]
     signature: Signature
     __wrapped__: Callable[..., Any] = field(init=False, repr=False)
 
@@ -35,7 +35,7 @@ class Callback:
         self.__wrapped__ = self.function
         self.__doc__ = self.function.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     async def call(self, cx: CallbackContext, *values: Any) -> Any:
@@ -76,7 +76,7 @@ def check_result(item: str, hook: str, result: Any) -> Any:
     raise TypeError(f"{item}: `{hook}` returns {expected}, not `{type(result).__name__}`")
 
 
-def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:
+def callback(hook: Hook) -> Callable[[Callable[P, R]], Callback[P, R]]:
     """Turns a function, async or not, into a callback. A parameter annotated with ``CallbackContext`` gets the context.
 
     ==================  ==================  ==========================================================================
@@ -98,7 +98,7 @@ def callback(hook: Hook) -> Callable[[Callable[..., Any]], Callback]:
     if hook not in HOOKS:
         raise ValueError(f"unknown hook `{hook}`; use one of {', '.join(HOOKS)}")
 
-    def decorate(function: Callable[..., Any]) -> Callback:
+    def decorate(function: Callable[..., Any]) -> Any:
         described = handler_signature("callback", function, ARGUMENT_COUNT[hook])
         return Callback(function.__name__, hook, function, described)
 

@@ -186,7 +186,8 @@ class Event:
     @property
     def has_trailing_code_execution_result(self) -> bool:
         """Whether the last part of the message is the result of code."""
-        return bool(self.content and self.content.parts) and isinstance(self.content.parts[-1].data, CodeExecutionResult)
+        parts = self.content.parts if self.content else []
+        return bool(parts) and isinstance(parts[-1].data, CodeExecutionResult)
 
     @property
     def is_final_response(self) -> bool:

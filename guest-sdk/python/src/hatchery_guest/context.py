@@ -6,6 +6,7 @@ gets it; it can be left out.
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,7 +15,7 @@ from .content import ArtifactVersion, Blob, Content, Event, Json, Level, LlmRequ
 from .errors import Error
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, Runner, RunRequest
-from .sessions import EventWindow, SessionInfo, Sessions
+from .sessions import EventWindow, SessionInfo, Sessions, check_range
 
 if TYPE_CHECKING:
     from .live import LiveRun, LiveRunRequest
@@ -130,11 +131,11 @@ class Artifacts:
         """Returns a version, by default the newest, or ``None`` if there is none."""
         return await self._host.load_artifact(name, version)
 
-    async def list(self) -> list[str]:
+    async def list(self) -> builtins.list[str]:
         """Returns the names, sorted."""
         return await self._host.list_artifacts()
 
-    async def versions(self, name: str) -> list[int]:
+    async def versions(self, name: str) -> builtins.list[int]:
         """Returns the version numbers of an artifact, ascending."""
         return await self._host.artifact_versions(name)
 
@@ -225,6 +226,7 @@ class Context:
 
     def events(self, offset: int = 0, limit: int = 100) -> list[Event]:
         """Returns up to ``limit`` events starting at index ``offset``, oldest first; fewer if they are large."""
+        check_range(offset, limit)
         return self._host.events(offset, limit)
 
     def config(self, key: str, default: Json = None) -> Json:

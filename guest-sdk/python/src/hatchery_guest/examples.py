@@ -11,20 +11,17 @@ from .context import Context
 from .signature import Signature, call_handler, handler_signature
 
 
-@dataclass
+@dataclass(init=False)
 class Example:
     """A user's message and the reply to it: texts, function calls and their responses. A string becomes a content."""
 
-    input: str | Content
-    output: str | Content | list[Content]
+    input: Content
+    output: list[Content]
 
-    def __post_init__(self) -> None:
-        if isinstance(self.input, str):
-            self.input = Content.user(self.input)
-        if isinstance(self.output, str):
-            self.output = Content.model(self.output)
-        if isinstance(self.output, Content):
-            self.output = [self.output]
+    def __init__(self, input: str | Content, output: str | Content | list[Content]) -> None:
+        self.input = Content.user(input) if isinstance(input, str) else input
+        output = Content.model(output) if isinstance(output, str) else output
+        self.output = [output] if isinstance(output, Content) else output
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Any, Union
 
 from .agent import Agent, check_definition, references
 from .callback import Callback
@@ -47,7 +47,7 @@ class Exports:
                 if kind and getattr(self, kind).get(item.name) is not item:
                     raise TypeError(f"agent `{agent.name}` uses `{item.name}`, which is not exported; add it to `export(…)`")
 
-    def add(self, item: Item) -> None:
+    def add(self, item: Item | type[Any]) -> None:
         """Adds an item. An agent is added with its sub-agents."""
         for kind, cls in KINDS.items():
             if isinstance(item, cls):
@@ -76,7 +76,7 @@ def _agent_tree(agent: Agent) -> Iterator[Agent]:
             yield from _agent_tree(sub_agent)
 
 
-def _insert(items: dict, item: Item, kind: str) -> None:
+def _insert(items: dict[str, Any], item: Any, kind: str) -> None:
     if items.setdefault(item.name, item) is not item:
         raise ValueError(f"two {kind.replace('_', ' ')} are named `{item.name}`; rename one of them")
 
@@ -85,7 +85,10 @@ EXPORTS = Exports()
 """The exports of the program."""
 
 
-def export(*items: Item) -> None:
-    """Exports agents, tools and other items. Items that an agent refers to must be exported as well."""
+def export(*items: Item | type[Any]) -> None:
+    """Exports agents, tools and other items. Items that an agent refers to must be exported as well.
+
+    Type checkers take a plugin for the class that ``@plugin`` marks, so a class is allowed here; one that is not marked raises ``TypeError``.
+    """
     for item in items:
         EXPORTS.add(item)

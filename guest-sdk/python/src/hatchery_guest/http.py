@@ -18,11 +18,12 @@ In unit tests, the function ``http`` of a ``testing.MockHost`` answers the reque
 
 from __future__ import annotations
 
+import builtins
 import json as json_module
 from collections.abc import Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, Union
+from typing import Any, Protocol, TypedDict, Union, Unpack
 from urllib.parse import quote, urldefrag, urlencode, urljoin, urlsplit, urlunsplit
 
 from .content import Json
@@ -56,11 +57,11 @@ class Headers(Mapping[str, str]):
     def __repr__(self) -> str:
         return f"Headers({self._list!r})"
 
-    def all(self, name: str) -> list[str]:
+    def all(self, name: str) -> builtins.list[str]:
         """Returns the values of the headers of a name, as for ``set-cookie``."""
         return [value for known, value in self._list if known == name.lower()]
 
-    def list(self) -> list[tuple[str, str]]:
+    def list(self) -> builtins.list[tuple[str, str]]:
         """Returns names and values."""
         return [*self._list]
 
@@ -103,11 +104,13 @@ class Response:
     @classmethod
     def of(cls, body: str | bytes | Json, status: int = 200, headers: HeaderList = ()) -> Response:
         """Creates a response for a test: a string, bytes, or anything else as JSON."""
-        kind, content = "application/octet-stream", body
+        kind, content = "application/octet-stream", b""
         if isinstance(body, str):
             kind, content = "text/plain; charset=utf-8", body.encode()
         elif not isinstance(body, bytes):
             kind, content = "application/json", json_module.dumps(body).encode()
+        else:
+            content = body
         return cls(status, Headers([("content-type", kind), *Headers(headers).list()]), content)
 
     @property
@@ -138,27 +141,37 @@ class Response:
         return self
 
 
-async def get(url: str, **options: Any) -> Response:
+class RequestOptions(TypedDict, total=False):
+    """The options of a request; see ``request``."""
+
+    params: Mapping[str, Any] | Iterable[tuple[str, Any]]
+    headers: HeaderList
+    body: bytes | str
+    json: Any
+    timeout: float | None
+
+
+async def get(url: str, **options: Unpack[RequestOptions]) -> Response:
     """Sends a GET request; see ``request``."""
     return await request("GET", url, **options)
 
 
-async def post(url: str, **options: Any) -> Response:
+async def post(url: str, **options: Unpack[RequestOptions]) -> Response:
     """Sends a POST request; see ``request``."""
     return await request("POST", url, **options)
 
 
-async def put(url: str, **options: Any) -> Response:
+async def put(url: str, **options: Unpack[RequestOptions]) -> Response:
     """Sends a PUT request; see ``request``."""
     return await request("PUT", url, **options)
 
 
-async def patch(url: str, **options: Any) -> Response:
+async def patch(url: str, **options: Unpack[RequestOptions]) -> Response:
     """Sends a PATCH request; see ``request``."""
     return await request("PATCH", url, **options)
 
 
-async def delete(url: str, **options: Any) -> Response:
+async def delete(url: str, **options: Unpack[RequestOptions]) -> Response:
     """Sends a DELETE request; see ``request``."""
     return await request("DELETE", url, **options)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from . import schema
 from .content import Content, Event, Json
@@ -15,22 +15,31 @@ if TYPE_CHECKING:
     from .live import LiveRun, LiveRunRequest
 
 
-@dataclass
+@dataclass(init=False)
 class RunRequest:
     """A request for a run of an app. A new session is created if ``session`` is ``None`` or does not exist."""
 
     app: str
-    message: str | Content
-    session: str | None = None
-    state_delta: dict[str, Json] = field(default_factory=dict)
+    message: Content
+    session: str | None
+    state_delta: dict[str, Json]
     """State keys that are set with the message; ``None`` deletes a key."""
-    streaming: bool = False
+    streaming: bool
     """Whether the run yields partial events while a model responds."""
 
-    def __post_init__(self) -> None:
-        if isinstance(self.message, str):
-            self.message = Content.user(self.message)
-        self.state_delta = schema.dump(self.state_delta)
+    def __init__(
+        self,
+        app: str,
+        message: str | Content,
+        session: str | None = None,
+        state_delta: Mapping[str, Any] | None = None,
+        streaming: bool = False,
+    ) -> None:
+        self.app = app
+        self.message = Content.user(message) if isinstance(message, str) else message
+        self.session = session
+        self.state_delta = schema.dump(dict(state_delta or {}))
+        self.streaming = streaming
 
 
 class Run:

@@ -1,27 +1,32 @@
 """JSON Schemas of type hints, and conversion between JSON and Python values.
 
 Supported are ``bool``, ``int``, ``float``, ``str``, ``list``, ``tuple``, ``set``, ``dict``, ``Any``, ``None``, unions and ``Optional``,
-``Literal``, enums, dataclasses, ``TypedDict``, and ``Annotated[hint, "description"]``.
+``Literal``, enums, dataclasses, ``TypedDict``, ``Annotated[hint, "description"]``, and ``type`` aliases and ``NewType``s of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
+import functools
 import inspect
 import json
+import math
 import types
 import typing
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 Json = Any
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string"}
 _NOT_REQUIRED = getattr(typing, "NotRequired", None)
 _REQUIRED = getattr(typing, "Required", None)
+_ALIAS = getattr(typing, "TypeAliasType", ())
 
 
 _enclosing: list[Any] = []
-"""The dataclasses and ``TypedDict``s whose schemas are under construction, outermost first."""
+"""The dataclasses, ``TypedDict``s and ``type`` aliases whose schemas are under construction, outermost first."""
 
 
 class BadValue(ValueError):
@@ -37,6 +42,10 @@ def schema_of(hint: Any) -> dict[str, Json]:
 
     Raises ``BadHint`` if it has none.
     """
+    if isinstance(hint, _ALIAS):
+        with _enclosed(hint):
+            return schema_of(hint.__value__)
+    hint = resolve(hint)
     if hint is Any or hint is object:
         return {}
     if hint is None or hint is type(None):
@@ -61,11 +70,21 @@ def schema_of(hint: Any) -> dict[str, Json]:
     fields = _fields(hint)
     if fields is None:
         raise BadHint(f"{_name(hint)} has no JSON Schema; use str, int, float, bool, list, dict, Literal, an Enum or a dataclass")
+    with _enclosed(hint):
+        return object_schema({name: (schema_of(field.hint), field.required) for name, field in fields.items()})
+
+
+@contextlib.contextmanager
+def _enclosed(hint: Any) -> Iterator[None]:
+    """While it is entered, a schema is under construction.
+
+    Raises ``BadHint`` if it is entered already.
+    """
     if hint in _enclosing:
         raise BadHint(f"{_name(hint)} contains itself, so its JSON Schema has no end; use dict or list for the inner values")
     _enclosing.append(hint)
     try:
-        return object_schema({name: (schema_of(field.hint), field.required) for name, field in fields.items()})
+        yield
     finally:
         _enclosing.pop()
 
@@ -96,8 +115,20 @@ def _union(schemas: list[dict[str, Json]]) -> dict[str, Json]:
     return others[0] if len(schemas) == 1 else {"anyOf": others + ([null] if len(others) < len(schemas) else [])}
 
 
+def resolve(hint: Any) -> Any:
+    """Returns the type that a ``type`` alias or a ``NewType`` stands for, and any other hint unchanged."""
+    while True:
+        if isinstance(hint, _ALIAS):
+            hint = hint.__value__
+        elif isinstance(hint, typing.NewType):
+            hint = hint.__supertype__
+        else:
+            return hint
+
+
 def without_null(hint: Any) -> Any:
     """Returns ``T`` for ``T | None``, and any other hint unchanged."""
+    hint = resolve(hint)
     args = get_args(hint)
     if get_origin(hint) in (Union, types.UnionType) and type(None) in args:
         return Union[tuple(arg for arg in args if arg is not type(None))]
@@ -123,8 +154,12 @@ class _Field:
 
 def _fields(hint: Any) -> dict[str, _Field] | None:
     """Returns the fields of a dataclass or a TypedDict, ``None`` for other types."""
-    if not isinstance(hint, type):
-        return None
+    return _fields_of_class(hint) if isinstance(hint, type) else None
+
+
+@functools.cache
+def _fields_of_class(hint: type) -> dict[str, _Field] | None:
+    """The result is kept: evaluating the hints takes much longer than converting a value."""
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint, include_extras=True)
         missing = dataclasses.MISSING
@@ -154,6 +189,7 @@ def parse(hint: Any, value: Json, what: str) -> Any:
 
     Raises ``BadValue`` if it does not match.
     """
+    hint = resolve(hint)
     if hint is Any or hint is object:
         return value
     if hint is None or hint is type(None):
@@ -260,6 +296,8 @@ def dump(value: Any) -> Json:
     """
     if isinstance(value, enum.Enum):
         return dump(value.value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadValue(f"the number {value} cannot be converted to JSON; use None or a string")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,18 @@ class EventWindow:
     """The events at or after this time, in microseconds since 1970."""
 
 
+MAX_LIMIT = 2**32 - 1
+"""The largest number of items that one call can return."""
+
+
+def check_range(offset: int, limit: int) -> None:
+    """Raises ``ValueError`` for an offset or a limit that the contract cannot express."""
+    if offset < 0:
+        raise ValueError(f"`offset` is a number from 0 on, not {offset}")
+    if not 0 <= limit <= MAX_LIMIT:
+        raise ValueError(f"`limit` is a number from 0 to {MAX_LIMIT}, not {limit}")
+
+
 class Sessions:
     """Access to the sessions of the current run's user in one app. Every method raises ``Error`` if the component is not allowed to use
     them. The session of the current run can be read, but not changed: its agents emit events instead."""
@@ -53,12 +66,14 @@ class Sessions:
         """Returns a session, or ``None`` if it does not exist."""
         return await self._host.get_session(self.app, id)
 
-    async def list(self, offset: int = 0, limit: int = 100) -> list[SessionInfo]:
+    async def list(self, offset: int = 0, limit: int = 100) -> builtins.list[SessionInfo]:
         """Returns up to ``limit`` sessions from number ``offset`` on, most recently updated first."""
+        check_range(offset, limit)
         return await self._host.list_sessions(self.app, offset, limit)
 
-    async def events(self, id: str, window: EventWindow | None = None, offset: int = 0, limit: int = 100) -> list[Event]:
+    async def events(self, id: str, window: EventWindow | None = None, offset: int = 0, limit: int = 100) -> builtins.list[Event]:
         """Returns up to ``limit`` events of a window from number ``offset`` on, oldest first; fewer if they are long."""
+        check_range(offset, limit)
         return await self._host.session_events(self.app, id, window or EventWindow(), offset, limit)
 
     async def append(self, id: str, event: Event | Content | str) -> Event:

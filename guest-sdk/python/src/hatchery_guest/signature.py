@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import typing
@@ -9,6 +10,17 @@ from dataclasses import dataclass, field
 from typing import Any, Callable
 
 from .context import Context
+from .schema import without_null
+
+if typing.TYPE_CHECKING:
+    # Type checkers know the defaults, which `typing` has from Python 3.13 on.
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", default=Any)
+else:
+    P = typing.ParamSpec("P")
+    R = typing.TypeVar("R")
 
 _SECTION = re.compile(r"^(Args|Arguments|Parameters|Returns|Raises|Yields|Examples?|Notes?):\s*$")
 _ARGUMENT = re.compile(r"^\s*\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)$")
@@ -44,18 +56,21 @@ class Signature:
     """The name of the parameter that is annotated with a context."""
 
 
+@functools.cache
 def signature(function: Callable[..., Any]) -> Signature:
-    """Returns the description of a function from its type hints and docstring."""
-    hints = typing.get_type_hints(function, include_extras=True)
+    """Returns the description of a function from its type hints and docstring. It is kept, so that calls need not compute it again."""
+    hints = _hints(function)
     doc = docstring(inspect.getdoc(function) or "")
     parameters, context = [], None
-    for parameter in inspect.signature(function).parameters.values():
+    for index, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if index == 0 and parameter.name in ("self", "cls") and parameter.name not in hints:
+            raise TypeError(f"`{function.__qualname__}` is a method, which no caller has an object for; move it out of its class")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise TypeError(f"`{function.__name__}` has *args or **kwargs, which have no schema; name its parameters")
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise TypeError(f"parameter `{parameter.name}` of `{function.__name__}` has no name for callers; remove the `/` after it")
         hint = hints.get(parameter.name, Any)
-        if isinstance(hint, type) and issubclass(hint, Context):
+        if _is_context(hint):
             if context:
                 raise TypeError(f"parameters `{context}` and `{parameter.name}` of `{function.__name__}` are both the context; remove one")
             context = parameter.name
@@ -63,6 +78,20 @@ def signature(function: Callable[..., Any]) -> Signature:
             described = doc.arguments.get(parameter.name, "")
             parameters.append(Parameter(parameter.name, hint, parameter.default, described))
     return Signature(doc.description, parameters, hints.get("return", Any), context)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        reason = f"{error}; types that are imported below `if TYPE_CHECKING` do not exist when the module runs"
+        raise TypeError(f"the type hints of `{function.__name__}`: {reason}") from None
+
+
+def _is_context(hint: Any) -> bool:
+    """Returns true for a context, also if it is optional."""
+    hint = without_null(hint)
+    return isinstance(hint, type) and issubclass(hint, Context)
 
 
 def handler_signature(kind: str, function: Callable[..., Any], count: int) -> Signature:
@@ -98,7 +127,8 @@ class Docstring:
 
 def docstring(text: str) -> Docstring:
     """Parses a docstring: the text before the first section, and the lines of ``Args:``."""
-    before, arguments = [], {}
+    before: list[str] = []
+    arguments: dict[str, str] = {}
     section, last = None, None
     for line in text.splitlines():
         heading = _SECTION.match(line)

@@ -17,17 +17,17 @@ import re
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar, Union
+from typing import Any, TypeVar, Union, overload
 
 from .content import ArtifactVersion, Blob, Content, Event, FileData, Json, Level, LlmRequest, LlmResponse, MemoryEntry, Part, ToolConfirmation
 from .context import AgentContext, CallbackContext, Context, ToolContext
-from .errors import Error, ToolError
+from .errors import Error, FatalError, ToolError, describe
 from .http import Request, Response, use
 from .live import LiveMessage, LiveRequest, LiveRun, LiveRunRequest
 from .run_info import PluginInfo, RunInfo
 from .runner import Run, RunRequest
 from .sessions import EventWindow, SessionInfo
-from .tool import Tool
+from .tool import Tool, to_result
 
 T = TypeVar("T")
 ModelResponse = Union[str, LlmResponse, Exception]
@@ -39,7 +39,11 @@ async def _collect(items: AsyncIterator[T]) -> list[T]:
     return [item async for item in items]
 
 
-def run(work: Awaitable[T] | AsyncIterator[Any]) -> Any:
+@overload
+def run(work: Awaitable[T]) -> T: ...
+@overload
+def run(work: AsyncIterator[T]) -> list[T]: ...
+def run(work: Awaitable[Any] | AsyncIterator[Any]) -> Any:
     """Runs a coroutine and returns its result, or returns the items of an async generator as a list."""
 
     async def wait() -> Any:
@@ -420,11 +424,18 @@ class MockHost:
     async def call_tool(self, name: str, args: dict[str, Json]) -> Json:
         if name not in self._tools:
             raise ToolError(f"tool `{name}` not found; give it to MockHost in `tools`")
-        tool = self._tools[name]
+        try:
+            return await self._result_of(name, self._tools[name], args)
+        except FatalError:
+            raise
+        except Exception as error:
+            raise ToolError(describe(error)) from error
+
+    async def _result_of(self, name: str, tool: Tool | Callable[..., Any], args: dict[str, Json]) -> Json:
         if isinstance(tool, Tool):
             return await tool.call(args, self.tool_context())
         result = tool(**args)
-        return await result if isinstance(result, Awaitable) else result
+        return to_result(name, await result if isinstance(result, Awaitable) else result)
 
     async def generate(self, request: LlmRequest, streaming: bool) -> AsyncIterator[LlmResponse]:
         self.requests.append(request)

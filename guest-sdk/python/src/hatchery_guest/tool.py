@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any, Callable, overload
+from typing import Any, Callable, Generic, overload
 
 from . import schema
 from .content import FunctionDeclaration, Json
 from .context import ToolContext
-from .signature import CONTEXT_NAMES, Signature, signature
+from .signature import CONTEXT_NAMES, P, Parameter, R, Signature, signature
 
 
 @dataclass
-class Tool:
+class Tool(Generic[P, R]):
     """A function that models can call. Calling it calls the function."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[P, R]
     signature: Signature
     declaration: FunctionDeclaration
     confirm: bool = False
@@ -28,7 +28,7 @@ class Tool:
         self.__wrapped__ = self.function
         self.__doc__ = self.function.__doc__
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
     async def call(self, args: dict[str, Json], cx: ToolContext) -> Json:
@@ -40,7 +40,8 @@ class Tool:
         values = self._parse(args)
         if self.signature.context:
             values[self.signature.context] = cx
-        result = self.function(**values)
+        function: Callable[..., Any] = self.function
+        result = function(**values)
         return to_result(self.name, await result if inspect.isawaitable(result) else result)
 
     def _parse(self, args: dict[str, Json]) -> dict[str, Any]:
@@ -60,9 +61,9 @@ class Tool:
 
 
 @overload
-def tool(function: Callable[..., Any]) -> Tool: ...
+def tool(function: Callable[P, R]) -> Tool[P, R]: ...
 @overload
-def tool(*, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(*, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(function: Any = None, *, name: str | None = None, confirm: bool = False, long_running: bool = False) -> Any:
     """Turns a function, async or not, into a tool.
 
@@ -76,8 +77,8 @@ def tool(function: Any = None, *, name: str | None = None, confirm: bool = False
     """
 
     def decorate(function: Callable[..., Any]) -> Tool:
-        _check_context(function)
         described = signature(function)
+        _check_context(function)
         tool_name = name or function.__name__
         declaration = FunctionDeclaration(tool_name, described.description, _parameters(described), _response(described))
         return Tool(tool_name, function, described, declaration, confirm, long_running)
@@ -115,9 +116,16 @@ def _parameters(signature: Signature) -> Json:
         if parameter.description:
             described["description"] = parameter.description
         if not parameter.required and parameter.default is not None:
-            described["default"] = schema.dump(parameter.default)
+            described["default"] = _default(parameter)
         properties[parameter.name] = (described, parameter.required)
     return schema.object_schema(properties)
+
+
+def _default(parameter: Parameter) -> Json:
+    try:
+        return schema.dump(parameter.default)
+    except schema.BadValue as error:
+        raise TypeError(f"the default of parameter `{parameter.name}`: {error}") from None
 
 
 def _response(signature: Signature) -> Json:

@@ -127,7 +127,7 @@ def event_from_wit(event: wit.Event) -> Event:
         id=event.id,
         invocation_id=event.invocation_id,
         branch=event.branch,
-        long_running_tool_ids=event.long_running_tool_ids,
+        long_running_tool_ids=list(event.long_running_tool_ids),
         error_code=event.error_code,
         error_message=event.error_message,
         timestamp_micros=event.timestamp,

@@ -4,7 +4,7 @@ from hatchery_guest import ToolCall, callback, export
 
 
 @callback("before_tool")
-async def check(call: ToolCall):
+async def check(call: ToolCall) -> dict[str, str] | None:
     """Refuses tool calls with an empty text. A result is returned instead of calling the tool."""
     if call.args.get("text") == "":
         return {"error": "`text` must not be empty"}
