@@ -31,7 +31,10 @@ export function isFinalResponse(event) {
 /** Converts a string or a content to an event. */
 export function toEvent(output) {
   if (typeof output === "string") return { content: content(output) };
-  if (output && typeof output === "object") return output.parts ? { content: output } : output;
+  if (output && typeof output === "object") {
+    if (!output.content && isPart(output)) throw new TypeError("an event has its parts in a content: `{ content: { parts: [part] } }`");
+    return output.parts ? { content: output } : output;
+  }
   throw new TypeError(`an event is made from a string, a content or an event, not from ${output === null ? "null" : `a ${typeof output}`}`);
 }
 
@@ -49,10 +52,21 @@ export function toResponse(output) {
     throw new TypeError(`a model yields strings, parts, contents or responses, not ${output === null ? "null" : `a ${typeof output}`}`);
   }
   if (Array.isArray(output.parts)) return { content: output };
-  return PART_KEYS.some((key) => output[key] !== undefined) ? { content: { role: "model", parts: [output] } } : output;
+  return isPart(output) ? { content: { role: "model", parts: [output] } } : output;
 }
 
 const PART_KEYS = ["text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode", "codeExecutionResult"];
+
+const isPart = (value) => PART_KEYS.some((key) => value[key] !== undefined);
+
+/** Converts a string, bytes or a part to a part. */
+export function toPart(data, mimeType) {
+  if (typeof data === "string") return { text: data };
+  if (data instanceof ArrayBuffer) return { inlineData: { mimeType, data: new Uint8Array(data) } };
+  if (data instanceof Uint8Array) return { inlineData: { mimeType, data } };
+  if (data && typeof data === "object" && isPart(data)) return data;
+  throw new TypeError("an artifact is a string, bytes or a part; write other values as text, as with JSON.stringify(value)");
+}
 
 /** Joins the pieces of a model's answer to the complete one. */
 export function joinResponses(pieces) {

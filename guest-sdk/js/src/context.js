@@ -1,7 +1,7 @@
 // Contexts: access to the session and the services of the host. A context holds no data: every method calls the host and waits
 // for the result. `await` before a call is allowed.
 
-import { content, textOf, toEvent, toRequest } from "./content.js";
+import { content, textOf, toEvent, toPart, toRequest } from "./content.js";
 import { HatcheryError } from "./errors.js";
 
 /** The largest number of items that one call can return. */
@@ -54,8 +54,7 @@ class Artifacts {
    * programs, up to 64 KiB of JSON.
    */
   save(name, data, mimeType = "application/octet-stream", customMetadata = undefined) {
-    const blob = data instanceof Uint8Array && { inlineData: { mimeType, data } };
-    return this.#host.saveArtifact(name, blob || (typeof data === "string" ? { text: data } : data), customMetadata);
+    return this.#host.saveArtifact(name, toPart(data, mimeType), customMetadata);
   }
 
   /** Returns a version, by default the newest; `undefined` if there is none. */

@@ -87,6 +87,7 @@ export function functionResponseFromWit({ id, name, response, extra }) {
 }
 
 export function partToWit(part) {
+  if (typeof part !== "object" || part === null) throw new TypeError(`a part is an object such as \`{ text }\`, not a ${typeof part}`);
   const key = Object.keys(PART_DATA).find((name) => part[name] !== undefined);
   const data = key ? { tag: PART_DATA[key][0], val: PART_DATA[key][1](part[key]) } : { tag: "other" };
   const extra = extraOf(part, ["thought", "thoughtSignature", key]);
@@ -100,7 +101,13 @@ export function partFromWit(part) {
   return withoutUndefined({ ...data, thought: part.thought || undefined, thoughtSignature, ...parseOptional(part.extra) });
 }
 
-export const contentToWit = (content) => ({ role: orNull(content.role), parts: content.parts.map(partToWit) });
+export function contentToWit(content) {
+  if (!Array.isArray(content?.parts)) {
+    throw new TypeError("a content is an object with a list `parts`, not a text or a part; content(text) creates one");
+  }
+  return { role: orNull(content.role), parts: content.parts.map(partToWit) };
+}
+
 export const contentFromWit = (content) => withoutUndefined({ role: orUndefined(content.role), parts: content.parts.map(partFromWit) });
 
 const ACTIONS = ["stateDelta", "artifactDelta", "deletedArtifactIds", "skipSummarization", "transferToAgent", "escalate", "endOfAgent", "endInvocation"];

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { eventFromWit, eventToWit } from "../src/convert.js";
+import { toEvent } from "../src/content.js";
+import { contentToWit, eventFromWit, eventToWit } from "../src/convert.js";
 import { inspect, isEqual, parse, stringify } from "../src/json.js";
 
 const EVENTS = parse(readFileSync(new URL("../../../tests/fixtures/events.json", import.meta.url), "utf8"));
@@ -64,6 +65,16 @@ test("a value in another one that JSON has no form for is an error, and not anot
   }
   const allowed = { no: null, none: {}, at: new Date(0), by: { 0: "a" }, big: 2n ** 60n, left: undefined };
   assert.equal(stringify(allowed), '{"no":null,"none":{},"at":"1970-01-01T00:00:00.000Z","by":{"0":"a"},"big":1152921504606846976}');
+});
+
+test("a text in the place of a content or a part is an error that says what to write", () => {
+  const missing = { name: "TypeError", message: "a content is an object with a list `parts`, not a text or a part; content(text) creates one" };
+  for (const message of ["hi", undefined, { text: "hi" }]) assert.throws(() => contentToWit(message), missing);
+  assert.throws(() => eventToWit({ content: "hi" }), missing);
+  assert.throws(() => contentToWit({ parts: ["hi"] }), { name: "TypeError", message: "a part is an object such as `{ text }`, not a string" });
+  assert.throws(() => toEvent({ text: "hi" }), { message: "an event has its parts in a content: `{ content: { parts: [part] } }`" });
+  const event = { author: "a", text: "kept", content: { parts: [] } };
+  assert.equal(toEvent(event), event);
 });
 
 test("people can read any value", () => {

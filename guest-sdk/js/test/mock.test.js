@@ -43,3 +43,14 @@ test("an offset or a limit that no host understands is an error", () => {
     assert.throws(() => read(0, Infinity), { name: "RangeError", message: "`limit` is an integer from 0 to 4294967295, not Infinity" });
   }
 });
+
+test("texts, bytes and parts are artifacts, and other values are errors", () => {
+  const host = new MockHost();
+  const { artifacts } = host.context();
+  const blob = { inlineData: { mimeType: "text/csv", data: new Uint8Array([97, 98]) } };
+  for (const data of [new Uint8Array([97, 98]), new Uint8Array([97, 98]).buffer, blob]) artifacts.save("a.csv", data, "text/csv");
+  artifacts.save("a.csv", "text");
+  assert.deepEqual(host.artifacts["a.csv"], [blob, blob, blob, { text: "text" }]);
+  const message = "an artifact is a string, bytes or a part; write other values as text, as with JSON.stringify(value)";
+  for (const data of [{ a: 1 }, null, undefined, 5]) assert.throws(() => artifacts.save("a.json", data), { name: "TypeError", message });
+});

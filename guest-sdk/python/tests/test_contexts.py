@@ -1,9 +1,10 @@
 """Services of a context."""
 
 import unittest
+import unittest.mock
 from dataclasses import dataclass
 
-from hatchery_guest import Event, EventActions, FatalError, ToolError, tool
+from hatchery_guest import Blob, Event, EventActions, FatalError, Part, ToolError, tool
 from hatchery_guest.testing import MockHost, run
 
 
@@ -39,6 +40,28 @@ class Names(unittest.TestCase):
             getattr(cx.log, level)("sent", message="hello", self=1)
         fields = {"message": "hello", "self": "1"}
         self.assertEqual(host.log_lines, [(level, "sent", fields) for level in ("error", "warn", "info", "debug")])
+
+
+class StateOfSession(unittest.TestCase):
+    def test_reading_all_of_the_state_asks_the_host_once(self) -> None:
+        host = MockHost(state={"a": 1, "b": [2]})
+        with unittest.mock.patch.object(host, "get_state", side_effect=AssertionError("asked for each key")):
+            state = host.context().state
+            self.assertEqual(list(state.items()), [("a", 1), ("b", [2])])
+            self.assertEqual(list(state.values()), [1, [2]])
+            self.assertEqual(state, {"a": 1, "b": [2]})
+
+
+class Files(unittest.TestCase):
+    def test_texts_bytes_and_parts_are_artifacts_and_other_values_are_errors(self) -> None:
+        host = MockHost()
+        artifacts = host.tool_context().artifacts
+        for content in (b"ab", bytearray(b"ab"), memoryview(b"ab"), Blob("text/csv", b"ab"), Part(Blob("text/csv", b"ab"))):
+            run(artifacts.save("a.csv", content, mime_type="text/csv"))
+        run(artifacts.save("a.csv", "text"))
+        self.assertEqual([part.data for part in host.artifacts["a.csv"]], [*[Blob("text/csv", b"ab")] * 5, "text"])
+        with self.assertRaisesRegex(TypeError, "an artifact is a str, bytes, a Blob or a Part, not a dict; write other values as text"):
+            run(artifacts.save("a.json", {"a": 1}))  # type: ignore[arg-type]
 
 
 class MockTools(unittest.TestCase):

@@ -112,6 +112,16 @@ class Results(unittest.TestCase):
     def test_a_result_that_cannot_be_converted_is_an_error(self) -> None:
         self.assertRegex(self.failure(list_as_part, "before_agent"), "the data of a part must be a str, .*, not a list")
 
+    def test_a_text_in_the_place_of_a_content_or_a_part_is_an_error_that_says_what_to_write(self) -> None:
+        for content, message in [
+            (Content("model", ["hello"]), r"the parts of a Content are a list of Part objects, not of type str; write Part\(…\)"),  # type: ignore
+            (Content("model", "hi"), "the parts of a Content are a list of Part objects, not of type str"),  # type: ignore
+        ]:
+            with self.subTest(message=message), self.assertRaisesRegex(TypeError, message):
+                CONVERT.content_to_wit(content)
+        with self.assertRaisesRegex(TypeError, r"a message is a Content, not a str; Content.model\(text\) and Content.user\(text\) create one"):
+            CONVERT.event_to_wit(Event("hello"))  # type: ignore
+
     def test_unit_tests_get_the_error_of_the_host(self) -> None:
         with self.assertRaisesRegex(TypeError, "`before_model` returns an LlmResponse or None, not `str`"):
             run(text.call(MockHost().callback_context(), LlmRequest()))

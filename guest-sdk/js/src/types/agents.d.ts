@@ -9,8 +9,11 @@ import type { Json, Schema } from "./schema.js";
 
 interface AgentOptions {
   name: string;
+  /** What the agent does, for the agents that may transfer to it. */
   description?: string;
+  /** Agents, or names of agents: `helper`, `component/agent`. */
   subAgents?: readonly (Agent | string)[];
+  /** Callbacks, or names of callbacks; the other hooks have them, too. */
   beforeAgent?: readonly (Callback | string)[];
   afterAgent?: readonly (Callback | string)[];
   onAgentError?: readonly (Callback | string)[];
@@ -48,9 +51,13 @@ type Instruction = string | ((ctx: Context) => string | Promise<string>);
 /** Creates an agent that calls a model and the tools that the model requests. */
 export function llmAgent(
   definition: AgentOptions & {
+    /** By default the model of the nearest LLM agent above this one. */
     model?: string;
+    /** A text with placeholders `{key}` for the state, or a function that computes it for each model call. */
     instruction?: Instruction;
+    /** As `instruction`, for all agents of the tree; of the root agent only. */
     globalInstruction?: Instruction;
+    /** Tools, or names of tools: `roll`, `component/tool`, or a built-in tool. */
     tools?: readonly ToolRef[];
     /** Toolsets of this component or of the host, `component/toolset`, or all tools of a component by its name. */
     toolsets?: readonly (Toolset | string | { name: Toolset | string; only?: string[]; prefix?: string })[];
@@ -65,12 +72,17 @@ export function llmAgent(
     runCodeInModel?: boolean;
     /** The part of the history that the model sees: the history of the session, or the current turn only. */
     includeContents?: "default" | "none";
+    /** The arguments of the agent if it is used as a tool. */
     inputSchema?: Schema;
+    /** The JSON of the answer. */
     outputSchema?: Schema;
+    /** The state key that gets the answer. */
     outputKey?: string;
+    /** The maximum number of model calls in one run of the agent. */
     maxSteps?: number;
     disallowTransferToParent?: boolean;
     disallowTransferToPeers?: boolean;
+    /** Settings of model calls, as in Gemini's `GenerateContentConfig`, such as `temperature`. */
     config?: Record<string, Json>;
     beforeModel?: readonly (Callback | string)[];
     afterModel?: readonly (Callback | string)[];

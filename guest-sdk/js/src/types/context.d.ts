@@ -159,7 +159,7 @@ export class Context {
   /** Named, versioned files of the session, or of the user if the name starts with `user:`. */
   readonly artifacts: {
     /** `mimeType` is the type of bytes, `customMetadata` is for other programs, up to 64 KiB of JSON. */
-    save(name: string, data: string | Uint8Array | Part, mimeType?: string, customMetadata?: Record<string, unknown>): number;
+    save(name: string, data: string | Uint8Array | ArrayBuffer | Part, mimeType?: string, customMetadata?: Record<string, unknown>): number;
     load(name: string, version?: number): Part | undefined;
     list(): string[];
     versions(name: string): number[];

@@ -7,7 +7,7 @@ gets it; it can be left out.
 from __future__ import annotations
 
 import builtins
-from collections.abc import AsyncIterator, Iterable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, ItemsView, Iterable, Iterator, MutableMapping, ValuesView
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import schema
@@ -107,6 +107,14 @@ class State(MutableMapping[str, Json]):
     def __len__(self) -> int:
         return len(self._host.all_state())
 
+    def items(self) -> ItemsView[str, Json]:
+        """Returns all keys with their values, in one pass instead of one for each key."""
+        return self._host.all_state().items()
+
+    def values(self) -> ValuesView[Json]:
+        """Returns all values, in one pass instead of one for each key."""
+        return self._host.all_state().values()
+
     def __repr__(self) -> str:
         return f"State({self._host.all_state()!r})"
 
@@ -118,12 +126,19 @@ class Artifacts:
         self._host = host
 
     async def save(
-        self, name: str, content: str | bytes | Blob | Part, mime_type: str | None = None, custom_metadata: dict[str, Json] | None = None
+        self,
+        name: str,
+        content: str | bytes | bytearray | memoryview | Blob | Part,
+        mime_type: str | None = None,
+        custom_metadata: dict[str, Json] | None = None,
     ) -> int:
         """Saves a new version and returns its number, starting at 0. ``mime_type`` is the type of bytes, ``custom_metadata`` is for other
         programs, up to 64 KiB of JSON."""
-        if isinstance(content, bytes):
-            content = Blob(mime_type or "application/octet-stream", content)
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            content = Blob(mime_type or "application/octet-stream", bytes(content))
+        if not isinstance(content, (str, Blob, Part)):
+            kind = type(content).__name__
+            raise TypeError(f"an artifact is a str, bytes, a Blob or a Part, not a {kind}; write other values as text, as with json.dumps")
         part = content if isinstance(content, Part) else Part(content)
         return await self._host.save_artifact(name, part, custom_metadata)
 

@@ -68,6 +68,8 @@ def function_call_to_wit(call: FunctionCall) -> wit.FunctionCall:
 
 
 def part_to_wit(part: Part) -> wit.Part:
+    if not isinstance(part, Part):
+        raise TypeError(f"the parts of a Content are a list of Part objects, not of type {type(part).__name__}; write Part(…)")
     return wit.Part(_data_to_wit(part.data), part.thought, part.thought_signature, to_optional_json(part.extra))
 
 
@@ -98,6 +100,8 @@ def content_from_wit(content: wit.Content) -> Content:
 
 
 def content_to_wit(content: Content) -> wit.Content:
+    if not isinstance(content, Content):
+        raise TypeError(f"a message is a Content, not a {type(content).__name__}; Content.model(text) and Content.user(text) create one")
     return wit.Content(content.role, [part_to_wit(part) for part in content.parts])
 
 
