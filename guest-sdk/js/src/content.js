@@ -40,8 +40,9 @@ export function toEvent(output) {
 
 /** Converts a string or a content to a request. */
 export function toRequest(prompt, { instruction, model = "" } = {}) {
-  if (typeof prompt === "object" && prompt.contents) return prompt;
+  if (prompt?.contents) return prompt;
   const message = typeof prompt === "string" ? content(prompt, "user") : prompt;
+  if (!Array.isArray(message?.parts)) throw new TypeError("a prompt is a string, a content or a request");
   return { model, contents: [message], systemInstructions: instruction ? [instruction] : [] };
 }
 

@@ -76,13 +76,18 @@ toolUse.examplesFrom = (provider) => toolUse("ExampleTool", { args: { examples: 
 export function toolset(definition) {
   const { name, tools } = checkKeys("toolset", checkName("toolset", definition), ["name", "tools"]);
   if (typeof tools !== "function") throw new TypeError(`toolset \`${name}\` needs a function \`tools\``);
+  const find = async (ctx) => {
+    const found = await tools(ctx);
+    if (Array.isArray(found) && found.every((each) => each?.kind === "tool")) return found;
+    throw new TypeError(`toolset \`${name}\` returns a list of tools, which tool({…}) creates`);
+  };
   return Object.freeze({
     name,
     kind: "toolset",
-    tools: async (ctx) => tools(ctx),
+    tools: find,
     /** Calls one of its tools as a host does. */
     async call(toolName, args, ctx) {
-      const found = (await tools(ctx)).find((each) => each.name === toolName);
+      const found = (await find(ctx)).find((each) => each.name === toolName);
       if (!found) throw new HatcheryError(`toolset \`${name}\` has no tool \`${toolName}\` now`, "TOOL_FAILED");
       return found.call(args, ctx);
     },

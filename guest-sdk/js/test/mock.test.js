@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { FatalError, content, s, textOf, tool } from "hatchery-guest";
+import { FatalError, content, s, textOf, tool, toolset } from "hatchery-guest";
 import { MockHost } from "hatchery-guest/testing";
 
 test("a mock tool answers as a host does", async () => {
@@ -53,4 +53,18 @@ test("texts, bytes and parts are artifacts, and other values are errors", () => 
   assert.deepEqual(host.artifacts["a.csv"], [blob, blob, blob, { text: "text" }]);
   const message = "an artifact is a string, bytes or a part; write other values as text, as with JSON.stringify(value)";
   for (const data of [{ a: 1 }, null, undefined, 5]) assert.throws(() => artifacts.save("a.json", data), { name: "TypeError", message });
+});
+
+test("a toolset has tools, and a prompt is a text or a message", async () => {
+  const ctx = new MockHost({ responses: ["x"] }).context();
+  const roll = tool({ name: "roll", run: () => 6 });
+  for (const tools of [undefined, roll, ["roll"], [undefined]]) {
+    const message = "toolset `dice` returns a list of tools, which tool({…}) creates";
+    await assert.rejects(toolset({ name: "dice", tools: () => tools }).tools(ctx), { name: "TypeError", message });
+    await assert.rejects(toolset({ name: "dice", tools: () => tools }).call("roll", {}, ctx), { name: "TypeError", message });
+  }
+  assert.equal(await toolset({ name: "dice", tools: async () => [roll] }).call("roll", {}, ctx), 6);
+  for (const prompt of [undefined, null, 5, { text: "x" }]) {
+    assert.throws(() => ctx.generate(prompt), { name: "TypeError", message: "a prompt is a string, a content or a request" });
+  }
 });

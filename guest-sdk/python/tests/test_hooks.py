@@ -7,7 +7,10 @@ import unittest
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from hatchery_guest import Content, Event, EventActions, LlmRequest, LlmResponse, Part, Plugin, ToolCall, callback, plugin
+from hatchery_guest import (
+    CodeInput, Content, Event, EventActions, LlmRequest, LlmResponse, Part, Plugin, ToolCall, callback, code_executor, examples, plugin,
+    summarizer, toolset,
+)  # fmt: skip
 from hatchery_guest.export import EXPORTS
 from hatchery_guest.testing import MockHost, run
 from test_convert import CONVERT, contract_types, import_convert
@@ -121,6 +124,20 @@ class Results(unittest.TestCase):
                 CONVERT.content_to_wit(content)
         with self.assertRaisesRegex(TypeError, r"a message is a Content, not a str; Content.model\(text\) and Content.user\(text\) create one"):
             CONVERT.event_to_wit(Event("hello"))  # type: ignore
+
+    def test_a_result_of_another_type_is_an_error_that_names_the_item(self) -> None:
+        cx = MockHost().context()
+        for work, message in [
+            (code_executor(lambda: None).execute(CodeInput("1"), cx), "code executor `<lambda>` returns a CodeOutput or a string, not `NoneType`"),
+            (summarizer(lambda: 5).summarize([], cx), "summarizer `<lambda>` returns a string, a Content or None, not `int`"),
+            (examples(lambda: None).examples("x", cx), "example provider `<lambda>` returns a list of Example, not `NoneType`"),
+            (examples(lambda: [{"input": "a"}]).examples("x", cx), "returns a list of Example; it has {'input': 'a'}"),
+            (toolset(lambda: "roll").tools(cx), "toolset `<lambda>` returns a list of Tool or DynamicTool, not `str`"),
+            (toolset(lambda: [max]).tools(cx), "returns a list of Tool or DynamicTool; it has <built-in function max>"),
+            (cx.generate(5), "a prompt is a string, a Content or an LlmRequest, not a int"),  # type: ignore[arg-type]
+        ]:
+            with self.subTest(message=message), self.assertRaisesRegex(TypeError, message):
+                run(work)
 
     def test_unit_tests_get_the_error_of_the_host(self) -> None:
         with self.assertRaisesRegex(TypeError, "`before_model` returns an LlmResponse or None, not `str`"):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import math
 import typing
 import unittest
 import unittest.mock
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict
 
-from hatchery_guest import Context, ToolContext, tool
+from hatchery_guest import Context, ToolContext, plugin, tool
 from hatchery_guest.schema import BadHint, BadValue, dump, parse, schema_of
 from hatchery_guest.testing import MockHost, run
 
@@ -92,6 +93,10 @@ class Schemas(unittest.TestCase):
         def wait(until: Any = datetime.date(2026, 1, 1)) -> None: ...
         def open_file(file: File) -> None: ...
 
+        @functools.partial
+        def shifted(number: int) -> int:
+            return number
+
         class Dice:
             def roll(self, sides: int) -> int:
                 return sides
@@ -99,10 +104,19 @@ class Schemas(unittest.TestCase):
         for function, message in [
             (wait, "the default of parameter `until`: a value of type date cannot be converted to JSON"),
             (open_file, "the type hints of `open_file`: name 'File' is not defined; types that are imported below `if TYPE_CHECKING` do not"),
+            ("dice", r"'dice' is not a function; options have names, as in `@tool\(name=\"…\"\)`"),
+            (shifted, r"functools.partial\(.* is not a function; options have names"),
             (Dice.roll, "`.*Dice.roll` is a method, which no caller has an object for; move it out of its class"),
         ]:
-            with self.subTest(function=function.__name__), self.assertRaisesRegex(TypeError, message):
-                tool(function)
+            with self.subTest(function=function), self.assertRaisesRegex(TypeError, message):
+                tool(function)  # type: ignore[arg-type, type-var]
+        with self.assertRaisesRegex(TypeError, "is not a class; a plugin is a class whose methods are hooks"):
+            plugin(wait)  # type: ignore[arg-type]
+
+    def test_the_notes_of_an_annotated_type_are_any_objects(self) -> None:
+        hint = Annotated[int, {"least": 1}, "A number."]
+        self.assertEqual(schema_of(hint), {"type": "integer", "description": "A number."})
+        self.assertEqual(parse(hint, 6.0, "x"), 6)
 
     def test_a_context_can_be_optional(self) -> None:
         def greet(name: str, cx: ToolContext | None = None) -> str:

@@ -52,7 +52,10 @@ class CodeExecutor:
         """Runs code. A text is the standard output."""
         output = call_handler(self.function, self.signature, cx, input)
         output = await output if inspect.isawaitable(output) else output
-        return CodeOutput(stdout=output) if isinstance(output, str) else output
+        output = CodeOutput(stdout=output) if isinstance(output, str) else output
+        if not isinstance(output, CodeOutput):
+            raise TypeError(f"code executor `{self.name}` returns a CodeOutput or a string, not `{type(output).__name__}`")
+        return output
 
 
 @overload

@@ -228,6 +228,8 @@ class LlmRequest:
         if isinstance(prompt, LlmRequest):
             return prompt
         content = Content.user(prompt) if isinstance(prompt, str) else prompt
+        if not isinstance(content, Content):
+            raise TypeError(f"a prompt is a string, a Content or an LlmRequest, not a {type(prompt).__name__}")
         return LlmRequest([content], [instruction] if instruction else [], model)
 
 

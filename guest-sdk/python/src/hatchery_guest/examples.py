@@ -8,7 +8,7 @@ from typing import Any, Callable, overload
 
 from .content import Content
 from .context import Context
-from .signature import Signature, call_handler, handler_signature
+from .signature import Signature, call_handler, handler_signature, items_of
 
 
 @dataclass(init=False)
@@ -35,7 +35,8 @@ class ExampleProvider:
     async def examples(self, query: str, cx: Context) -> list[Example]:
         """Returns the examples that fit the user's message."""
         found = call_handler(self.function, self.signature, cx, query)
-        return list(await found if inspect.isawaitable(found) else found)
+        found = await found if inspect.isawaitable(found) else found
+        return items_of(f"example provider `{self.name}`", found, Example)
 
 
 @overload

@@ -59,6 +59,8 @@ def plugin(cls: Any = None, *, name: str | None = None) -> Any:
     """
 
     def decorate(cls: type) -> Plugin:
+        if not inspect.isclass(cls):
+            raise TypeError(f"{cls!r} is not a class; a plugin is a class whose methods are hooks")
         target, hooks = cls(), {}
         for hook, function in inspect.getmembers(target, callable):
             if hook.startswith("_"):

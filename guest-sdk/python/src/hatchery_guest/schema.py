@@ -50,11 +50,11 @@ def schema_of(hint: Any) -> dict[str, Json]:
         return {}
     if hint is None or hint is type(None):
         return {"type": "null"}
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint]}
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _described(schema_of(args[0]), args[1:])
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
     if origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None:
         return schema_of(args[0])
     if origin is Literal:
@@ -194,10 +194,12 @@ def parse(hint: Any, value: Json, what: str) -> Any:
         return value
     if hint is None or hint is type(None):
         return _expect(value, value is None, what, "null")
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return parse(args[0], value, what)
     if hint in _PLAIN:
         return _parse_plain(hint, value, what)
-    origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated or (origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None):
+    if origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None:
         return parse(args[0], value, what)
     if origin is Literal:
         choices = [item for item in args if _is_same(_plain(item), value)]

@@ -6,6 +6,7 @@ import functools
 import inspect
 import re
 import typing
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Callable
 
@@ -59,6 +60,8 @@ class Signature:
 @functools.cache
 def signature(function: Callable[..., Any]) -> Signature:
     """Returns the description of a function from its type hints and docstring. It is kept, so that calls need not compute it again."""
+    if not inspect.isroutine(function):
+        raise TypeError(f"{function!r} is not a function; options have names, as in `@tool(name=\"…\")`")
     hints = _hints(function)
     doc = docstring(inspect.getdoc(function) or "")
     parameters, context = [], None
@@ -115,6 +118,18 @@ def call_handler(function: Callable[..., Any], signature: Signature, cx: Context
     if signature.context:
         args[signature.context] = cx
     return function(**args)
+
+
+def items_of(caller: str, result: Any, *types: type) -> list[Any]:
+    """Returns the items that a function has returned. Raises ``TypeError`` if there is one of another type."""
+    expected = " or ".join(each.__name__ for each in types)
+    if not isinstance(result, Iterable) or isinstance(result, (str, dict)):
+        raise TypeError(f"{caller} returns a list of {expected}, not `{type(result).__name__}`")
+    items = list(result)
+    for item in items:
+        if not isinstance(item, types):
+            raise TypeError(f"{caller} returns a list of {expected}; it has {item!r}")
+    return items
 
 
 @dataclass

@@ -23,7 +23,10 @@ class Summarizer:
         """Returns a summary of the events, or ``None`` if there is nothing to summarize."""
         summary = call_handler(self.function, self.signature, cx, events)
         summary = await summary if inspect.isawaitable(summary) else summary
-        return Content.model(summary) if isinstance(summary, str) else summary
+        summary = Content.model(summary) if isinstance(summary, str) else summary
+        if summary is None or isinstance(summary, Content):
+            return summary
+        raise TypeError(f"summarizer `{self.name}` returns a string, a Content or None, not `{type(summary).__name__}`")
 
 
 @overload

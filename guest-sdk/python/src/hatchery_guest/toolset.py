@@ -10,7 +10,7 @@ from typing import Any, Callable, Union, overload
 from .content import FunctionDeclaration, Json
 from .context import Context, ToolContext
 from .errors import ToolError
-from .signature import Signature, call_handler, handler_signature
+from .signature import Signature, call_handler, handler_signature, items_of
 from .tool import Tool, to_result
 
 
@@ -51,7 +51,8 @@ class ToolsetExport:
     async def tools(self, cx: Context) -> list[ToolsetTool]:
         """Returns its tools."""
         tools = call_handler(self.function, self.signature, cx)
-        return list(await tools if inspect.isawaitable(tools) else tools)
+        tools = await tools if inspect.isawaitable(tools) else tools
+        return items_of(f"toolset `{self.name}`", tools, Tool, DynamicTool)
 
     async def call(self, tool: str, args: dict[str, Json], cx: ToolContext) -> Json:
         """Calls one of its tools."""
