@@ -153,6 +153,7 @@ class Runner {
   /** Starts a run. Its model calls, tokens and events count towards the current run. */
   run({ app, message, session, stateDelta = {}, streaming = false }) {
     const sent = typeof message === "string" ? content(message, "user") : message;
+    if (!Array.isArray(sent?.parts)) throw new TypeError("a run needs a `message`: a string or a content");
     return new Run(this.#host, this.#host.runApp({ app, message: sent, session, stateDelta, streaming }));
   }
 

@@ -1,7 +1,7 @@
 // AI agents, tools and other items in JavaScript, as WebAssembly components for a Hatchery host. The documentation is in `types`.
 
 import { BadArguments, HatcheryError } from "./errors.js";
-import { check, withDefaults } from "./schema.js";
+import { check, checkSchema, withDefaults } from "./schema.js";
 import { agentToWit, itemsOf, nameOf } from "./specs.js";
 import { alternatives } from "./suggestion.js";
 
@@ -43,6 +43,11 @@ const given = (definition) => Object.fromEntries(Object.entries(definition).filt
 export function tool(definition) {
   checkKeys("tool", checkRun("tool", definition), ["name", "description", "parameters", "response", "confirm", "longRunning", "run"]);
   const made = { description: "", parameters: { type: "object" }, confirm: false, longRunning: false, ...given(definition) };
+  checkSchema(`tool \`${made.name}\`: \`parameters\``, made.parameters);
+  if (made.parameters.type !== undefined && made.parameters.type !== "object") {
+    throw new TypeError(`tool \`${made.name}\`: \`parameters\` is the schema of an object: s.object({…})`);
+  }
+  if (made.response !== undefined) checkSchema(`tool \`${made.name}\`: \`response\``, made.response);
   return Object.freeze({
     ...made,
     kind: "tool",

@@ -37,10 +37,27 @@ export const s = {
   array: (items, description) => new Schema({ type: "array", items, ...(description && { description }) }),
   /** An object; its properties are required unless they are optional or have a default. */
   object: (properties, description) => {
+    for (const [name, property] of Object.entries(properties)) checkSchema(`the property \`${name}\``, property);
     const required = Object.keys(properties).filter((name) => !properties[name].isOptional);
     return new Schema({ type: "object", properties, ...(required.length && { required }), ...(description && { description }) });
   },
 };
+
+/** The keywords whose values are schemas. */
+const APPLICATORS = ["items", "contains", "additionalProperties", "propertyNames", "not", "if", "then", "else"];
+
+/** Returns true for the properties of an object in the place of its schema. */
+function isProperties(schema) {
+  const entries = Object.entries(schema);
+  return entries.length > 0 && entries.every(([key, value]) => value instanceof Schema && !APPLICATORS.includes(key));
+}
+
+/** Throws if a value is no JSON Schema. */
+export function checkSchema(what, schema) {
+  if (typeof schema?.safeParse === "function") throw new TypeError(`${what} is a JSON Schema; for a schema of Zod, write z.toJSONSchema(schema)`);
+  const isObject = typeof schema === "object" && schema !== null && !Array.isArray(schema);
+  if (!isObject || isProperties(schema)) throw new TypeError(`${what} is a JSON Schema, such as s.object({…})`);
+}
 
 /** Returns the first violation of a schema, or `undefined` if the value is valid. */
 export function check(schema, value, what) {

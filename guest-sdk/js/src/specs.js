@@ -2,6 +2,7 @@
 
 import { declarationToWit, exampleToWit } from "./convert.js";
 import { stringify } from "./json.js";
+import { checkSchema } from "./schema.js";
 
 const orNull = (value) => (value === undefined ? null : value);
 
@@ -69,8 +70,9 @@ function kindToWit(agent) {
   }
 }
 
-function instructionToWit(instruction) {
+function instructionToWit(key, instruction) {
   if (instruction === undefined) return { tag: "none" };
+  if (!["string", "function"].includes(typeof instruction)) throw new TypeError(`\`${key}\` is a string or a function`);
   return typeof instruction === "function" ? { tag: "computed" } : { tag: "text", val: instruction };
 }
 
@@ -82,6 +84,12 @@ function examplesToWit({ name, examples, examplesFrom }) {
   return examples?.length ? { tag: "fixed", val: examples.map(exampleToWit) } : { tag: "none" };
 }
 
+function schemaToWit(agent, key) {
+  if (agent[key] === undefined || agent[key] === null) return null;
+  checkSchema(`\`${key}\``, agent[key]);
+  return stringify(agent[key]);
+}
+
 function includeContentsToWit({ includeContents = "default" }) {
   if (["default", "none"].includes(includeContents)) return includeContents;
   throw new TypeError(`\`includeContents\` is "default" or "none", not ${stringify(includeContents)}`);
@@ -90,7 +98,7 @@ function includeContentsToWit({ includeContents = "default" }) {
 function plannerToWit({ name, planner }) {
   if (planner === undefined) return { tag: "none" };
   if (planner === "planReAct") return { tag: "plan-re-act" };
-  if (typeof planner !== "object") {
+  if (typeof planner !== "object" || planner === null) {
     throw new TypeError(`agent \`${name}\`: ${stringify(planner)} is not a planner; use "planReAct", or settings of the model's thinking`);
   }
   const { budget, includeThoughts, ...others } = planner;
@@ -121,16 +129,16 @@ function toolsetToWit(item) {
 function llmToWit(agent) {
   return {
     model: orNull(agent.model),
-    instruction: instructionToWit(agent.instruction),
-    globalInstruction: instructionToWit(agent.globalInstruction),
+    instruction: instructionToWit("instruction", agent.instruction),
+    globalInstruction: instructionToWit("globalInstruction", agent.globalInstruction),
     tools: tools(agent),
     toolsets: list(agent, "toolsets").map(toolsetToWit),
     examples: examplesToWit(agent),
     planner: plannerToWit(agent),
     codeExecution: codeExecutionToWit(agent),
     includeContents: includeContentsToWit(agent),
-    inputSchema: agent.inputSchema ? stringify(agent.inputSchema) : null,
-    outputSchema: agent.outputSchema ? stringify(agent.outputSchema) : null,
+    inputSchema: schemaToWit(agent, "inputSchema"),
+    outputSchema: schemaToWit(agent, "outputSchema"),
     outputKey: orNull(agent.outputKey),
     maxSteps: orNull(agent.maxSteps),
     disallowTransferToParent: Boolean(agent.disallowTransferToParent),

@@ -117,7 +117,7 @@ export class MockHost {
   }
 
   getState(key) {
-    return structuredClone(this.state[key]);
+    return structuredClone(own(this.state, key));
   }
 
   allState() {
@@ -125,7 +125,7 @@ export class MockHost {
   }
 
   setState(key, value) {
-    if (value === null) delete this.state[key];
+    if (value === null || value === undefined) delete this.state[key];
     else this.state[key] = parse(stringify(value));
   }
 
@@ -166,7 +166,7 @@ export class MockHost {
   }
 
   config(key) {
-    return this.#setup.config[key];
+    return own(this.#setup.config, key);
   }
 
   log(level, message, fields) {
@@ -198,7 +198,7 @@ export class MockHost {
   }
 
   loadArtifact(name, version) {
-    return this.artifacts[name]?.at(version ?? -1);
+    return own(this.artifacts, name)?.at(version ?? -1);
   }
 
   listArtifacts() {
@@ -248,14 +248,14 @@ export class MockHost {
 
   runApp(request) {
     this.runRequests.push(request);
-    const app = this.#setup.apps[request.app];
+    const app = own(this.#setup.apps, request.app);
     if (!app) throw new HatcheryError(`app \`${request.app}\` not found; give it to MockHost in \`apps\``, "NOT_FOUND");
     const number = this.runRequests.length;
     return { invocationId: `e-run-${number}`, session: request.session ?? `session-${number}`, events: Array.from(app(request), toEvent) };
   }
 
   runAppLive({ app, session = "live-session" }) {
-    if (!this.#setup.apps[app]) throw new HatcheryError(`app \`${app}\` not found; give it to MockHost in \`apps\``, "NOT_FOUND");
+    if (!own(this.#setup.apps, app)) throw new HatcheryError(`app \`${app}\` not found; give it to MockHost in \`apps\``, "NOT_FOUND");
     const waiting = [];
     let isClosed = false;
     const requests = {
@@ -295,7 +295,7 @@ export class MockHost {
   }
 
   getSession(app, id) {
-    const session = this.#sessionsOf(app)[id];
+    const session = own(this.#sessionsOf(app), id);
     return session && { app, id, state: session.state, eventCount: session.events.length, createdMicros: 0, updatedMicros: 0 };
   }
 
@@ -333,7 +333,7 @@ export class MockHost {
   }
 
   #session(app, id) {
-    const session = this.#sessionsOf(app)[id];
+    const session = own(this.#sessionsOf(app), id);
     if (session) return session;
     throw new HatcheryError(`session \`${id}\` of app \`${app}\` not found; give it to MockHost in \`sessions\``, "SESSION_NOT_FOUND");
   }
@@ -346,7 +346,7 @@ export class MockHost {
 
   callTool(name, args) {
     const { tools } = this.#setup;
-    const tool = Array.isArray(tools) ? tools.find((each) => each.name === name) : Object.hasOwn(tools, name) && tools[name];
+    const tool = Array.isArray(tools) ? tools.find((each) => each.name === name) : own(tools, name);
     if (!tool) throw new HatcheryError(`tool \`${name}\` not found; give it to MockHost in \`tools\``, "TOOL_FAILED");
     const sent = parse(stringify(args));
     try {
@@ -370,11 +370,14 @@ export class MockHost {
   }
 
   *runSubAgent(name) {
-    const events = this.#setup.subAgents[name];
+    const events = own(this.#setup.subAgents, name);
     if (!events) throw new HatcheryError(`agent \`${name}\` not found; give it to MockHost in \`subAgents\``, "NOT_FOUND");
     yield* events;
   }
 }
+
+/** Returns a property that an object itself has: all inherit some, such as `constructor`. */
+const own = (object, key) => (Object.hasOwn(object, key) ? object[key] : undefined);
 
 /** Returns the result of a tool as its caller gets it. */
 const toResult = (result) => parse(stringify(result));

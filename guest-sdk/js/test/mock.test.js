@@ -68,3 +68,27 @@ test("a toolset has tools, and a prompt is a text or a message", async () => {
     assert.throws(() => ctx.generate(prompt), { name: "TypeError", message: "a prompt is a string, a content or a request" });
   }
 });
+
+test("names that all objects have are free", () => {
+  const ctx = new MockHost().context();
+  assert.deepEqual([ctx.state.get("constructor"), ctx.config("constructor", 1), ctx.artifacts.load("constructor")], [undefined, 1, undefined]);
+  assert.equal(ctx.sessions("app").get("constructor"), undefined);
+  for (const call of [() => [...ctx.subAgent("constructor")], () => ctx.runner.run({ app: "constructor", message: "x" })]) {
+    assert.throws(call, { code: "NOT_FOUND" });
+  }
+});
+
+test("a state key that is set to nothing is deleted", () => {
+  const host = new MockHost({ state: { one: 1, two: 2 } });
+  const { state } = host.context();
+  state.set("one", undefined);
+  state.set("two", null);
+  assert.deepEqual(host.state, {});
+});
+
+test("a run needs a message", () => {
+  const { runner } = new MockHost({ apps: { clerk: () => [] } }).context();
+  for (const message of [undefined, { text: "x" }]) {
+    assert.throws(() => runner.run({ app: "clerk", message }), { name: "TypeError", message: "a run needs a `message`: a string or a content" });
+  }
+});
