@@ -189,6 +189,8 @@ def parse(hint: Any, value: Json, what: str) -> Any:
 
     Raises ``BadValue`` if it does not match.
     """
+    if type(hint) is type and hint in _PLAIN:
+        return _parse_plain(hint, value, what)
     hint = resolve(hint)
     if hint is Any or hint is object:
         return value
@@ -197,7 +199,7 @@ def parse(hint: Any, value: Json, what: str) -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return parse(args[0], value, what)
-    if hint in _PLAIN:
+    if hint in _PLAIN:  # By an alias.
         return _parse_plain(hint, value, what)
     if origin in (_NOT_REQUIRED, _REQUIRED) and origin is not None:
         return parse(args[0], value, what)
