@@ -279,3 +279,21 @@ test("tables of a narrow window scroll instead of breaking their words", async (
     await own.stop();
   }
 });
+
+test("the runs are read a constant number of times, however many the host has reported before", () =>
+  withPage(host, async (page) => {
+    const { id } = await host.json("/apps/dice/users/runner/sessions", {});
+    for (let count = 0; count < 12; count += 1) {
+      await host.json("/run", { appName: "dice", userId: "runner", sessionId: id, newMessage: { parts: [{ text: "Hello" }] } });
+    }
+    let requests = 0;
+    page.on("request", (request) => (requests += request.url().endsWith("/runs?limit=100") ? 1 : 0));
+    const reported = page.waitForResponse((response) => new URL(response.url()).pathname === "/events");
+    await page.goto(`${host.url}/dev-ui/runs?app=dice&user=runner`);
+    await reported;
+    await page.getByText("12 runs").waitFor();
+    // A run that ends later is read, so all reports before it have arrived.
+    await host.json("/run", { appName: "dice", userId: "runner", sessionId: id, newMessage: { parts: [{ text: "Hello" }] } });
+    await page.getByText("13 runs").waitFor();
+    assert(requests >= 2 && requests <= 4, `${requests} requests`);
+  }));
