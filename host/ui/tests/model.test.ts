@@ -3,7 +3,7 @@ import { SseParser } from "../src/api/sse";
 import type { App, Catalog, FileEntry, SessionEvent } from "../src/api/types";
 import { layOut, nodeHeight } from "../src/model/agent-tree";
 import { findChanges } from "../src/model/changes";
-import { componentRows, grantRows, modelProblems } from "../src/model/components";
+import { componentRows, grantRows, modelProblems, unrequestedRefusals } from "../src/model/components";
 import { summarize } from "../src/model/event-summary";
 import { encodeBase64, fileText, fileUrl } from "../src/model/files";
 import { formatAge, formatBytes, formatDuration, preview } from "../src/model/format";
@@ -129,6 +129,22 @@ describe("components", () => {
       { key: "memory", entry: "read", state: "granted", why: undefined, used: 12 },
       { key: "network", entry: "api.x", state: "unused", why: undefined, used: 0 },
     ]);
+  });
+
+  it("include refusals of access that the component has not requested", () => {
+    const grants = {
+      requested: { "state.write": ["user:name"] },
+      granted: { network: ["api.x"] },
+      missing: { "state.write": ["user:name"] },
+      unused: { network: ["api.x"] },
+      why: {},
+      refused: { "state.read": 2, network: 3, memory: 1 },
+    };
+    expect(unrequestedRefusals(grants)).toEqual([
+      ["network", 3],
+      ["memory", 1],
+    ]);
+    expect(unrequestedRefusals({ granted: {}, missing: {}, unused: {}, why: {} })).toEqual([]);
   });
 });
 

@@ -64,6 +64,17 @@ export interface GrantRow {
 /** Access whose use the host cannot count: it is given when an instance starts, or added to requests. */
 const UNCOUNTED = new Set(["environment", "files", "private_network", "secrets", "idempotency_keys"]);
 
+/** Returns the keys whose refusals no row shows, as the component has not requested the access, with their numbers. */
+export function unrequestedRefusals(grants: Grants): [key: string, count: number][] {
+  const shown = new Set(grantRows(grants).flatMap(({ key, refused }) => (refused === undefined ? [] : keysAllowedBy(key))));
+  return Object.entries(grants.refused ?? {}).filter(([key, count]) => count > 0 && !shown.has(key));
+}
+
+/** Returns the keys of the access that an entry of `key` grants: what may be written may be read, too. */
+function keysAllowedBy(key: string): string[] {
+  return key.endsWith(".write") ? [key, key.replace(/write$/, "read")] : [key];
+}
+
 /** Returns one row for each entry: missing ones first, then granted ones, then those that were not requested. */
 export function grantRows({ requested, granted, missing, unused, why, used, refused }: Grants): GrantRow[] {
   const rows: GrantRow[] = [];
@@ -75,9 +86,7 @@ export function grantRows({ requested, granted, missing, unused, why, used, refu
         if (isKnown) continue;
         const row: GrantRow = { key, entry, state, why: why[key] ?? why[key.split(".")[0] ?? key] };
         if (state === "missing") {
-          // What may be written may be read, too.
-          const keys = key.endsWith(".write") ? [key, key.replace(/write$/, "read")] : [key];
-          const count = keys.reduce((sum, key) => sum + (refused?.[key] ?? 0), 0);
+          const count = keysAllowedBy(key).reduce((sum, key) => sum + (refused?.[key] ?? 0), 0);
           if (count > 0) row.refused = count;
         }
         if (granted[key]?.includes(entry) && !UNCOUNTED.has(key)) row.used = used?.[key]?.[entry] ?? 0;
