@@ -2,12 +2,16 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { assertAccessible, closeBrowser, Host, sampleFolder, say, withPage } from "./support.mjs";
+import { assertAccessible, closeBrowser, component, Host, sample, sampleFolder, say, withPage } from "./support.mjs";
 
 let host;
 
 before(async () => {
-  host = await Host.start(sampleFolder());
+  host = await Host.start({
+    ...sampleFolder(),
+    "writer/root_agent.yaml": "name: writer\nmodel: scripted:writer/answers.yaml\ninstruction: Write.\n",
+    "writer/answers.yaml": "turns:\n  - reply: It is **bold**.\n",
+  });
 });
 
 after(async () => {
@@ -43,6 +47,7 @@ test("pages of a folder without apps say so, and lead to a new app and to reject
         await page.goto(`${own.url}/dev-ui/${place}`);
         await page.getByRole("heading", { name: "No app is loaded" }).waitFor();
         await page.getByRole("link", { name: "Why the host has rejected files" }).waitFor();
+        assert.equal(await page.getByRole("combobox", { name: "App" }).and(page.locator(":enabled")).count(), 0, `${place} has no app to choose`);
         await assertAccessible(page, `${place} without apps`);
       }
       await page.getByRole("link", { name: "build an app here" }).click();
@@ -275,6 +280,91 @@ test("tables of a narrow window scroll instead of breaking their words", async (
       },
       { viewport: { width: 390, height: 800 } },
     );
+  } finally {
+    await own.stop();
+  }
+});
+
+test("a page that waits for the host says what it reads", () =>
+  withPage(host, async (page) => {
+    let answer;
+    const asked = new Promise((resolve) => (answer = resolve));
+    await page.route("**/apps/dice/users/*/sessions", async (route) => {
+      await asked;
+      await route.continue();
+    });
+    for (const [place, what] of [["runs", "runs"], ["sessions", "sessions"], ["usage", "sessions"]]) {
+      await page.goto(`${host.url}/dev-ui/${place}?app=dice&user=nobody`);
+      await page.getByRole("status").getByText(`Reading the ${what}…`).waitFor();
+      await assertAccessible(page, `${place} before its data`);
+    }
+    answer();
+    await page.getByText("No model was called in the sessions of nobody").waitFor();
+    assert.equal(await page.getByText("Reading the").count(), 0);
+  }));
+
+test("a reader of earlier messages returns to the newest ones with a button", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/writer`);
+    await say(page, Array.from({ length: 80 }, (_, index) => `line ${index}`).join("\n"));
+    await page.getByText("It is bold.").waitFor();
+    const latest = page.getByRole("button", { name: "Latest" });
+    const log = page.getByRole("log");
+    await page.waitForFunction(() => document.querySelector("[role=log]").scrollTop > 0);
+    assert.equal(await latest.count(), 0);
+    await log.evaluate((element) => element.scrollTo(0, 0));
+    await latest.waitFor();
+    await assertAccessible(page, "earlier messages");
+    await latest.focus();
+    await page.keyboard.press("Enter");
+    await latest.waitFor({ state: "detached" });
+    await page.waitForFunction(() => {
+      const { scrollHeight, scrollTop, clientHeight } = document.querySelector("[role=log]");
+      return scrollHeight - scrollTop - clientHeight < 2;
+    });
+    assert.equal(await log.evaluate((element) => element === document.activeElement), true, "the focus stays in the conversation");
+  }));
+
+test("an answer is copied as the model has written it", () =>
+  withPage(host, async (page) => {
+    await page.addInitScript(() => {
+      Object.defineProperty(navigator, "clipboard", { value: { writeText: async (text) => void (globalThis.copied = text) } });
+    });
+    await page.goto(`${host.url}/dev-ui/apps/writer`);
+    await say(page, "Hello");
+    await page.getByRole("button", { name: "Copy the answer of writer" }).click();
+    await page.getByRole("button", { name: "Copied", exact: true }).waitFor();
+    assert.equal(await page.evaluate(() => globalThis.copied), "It is **bold**.");
+  }));
+
+test("the duration of a run is shown when the run has ended", () =>
+  withPage(host, async (page) => {
+    await page.goto(`${host.url}/dev-ui/apps/slow`);
+    const field = page.getByRole("textbox", { name: "Message slow" });
+    await field.fill("Tell me");
+    await field.press("Enter");
+    await page.getByText("one", { exact: true }).waitFor();
+    const duration = page.getByText(/^\d\d:\d\d:\d\d · /);
+    assert.equal(await duration.count(), 0);
+    await page.getByRole("button", { name: "Stop the run" }).click();
+    await page.getByText("The run was cancelled.").waitFor();
+    await duration.waitFor();
+  }));
+
+test("a component shows refused access that it has not requested", async () => {
+  const own = await Host.start({
+    "web-fetch/web-fetch.wasm": component("web_fetch"),
+    "web-fetch/root_agent.yaml": sample("web-fetch/root_agent.yaml"),
+    "web-fetch/answers.yaml": sample("web-fetch/answers.yaml"),
+  });
+  try {
+    await withPage(own, async (page) => {
+      await page.goto(`${own.url}/dev-ui/apps/web-fetch`);
+      await say(page, "Read https://www.rust-lang.org/");
+      await page.goto(`${own.url}/dev-ui/components/web-fetch`);
+      await page.getByText("network denied 1×").waitFor();
+      await assertAccessible(page, "a component with refused access");
+    });
   } finally {
     await own.stop();
   }
