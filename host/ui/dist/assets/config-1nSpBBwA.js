@@ -1,1 +1,0 @@
-import{W as e}from"./PageHead-CHIWVaIE.js";var t=()=>e(`config`);export{t};
