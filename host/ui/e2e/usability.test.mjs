@@ -175,6 +175,18 @@ test("a failure is shown once, and with a next step if its message has none", as
   }
 });
 
+test("a failure for want of a grant leads to the grants of the component", () =>
+  withPage(
+    host,
+    async (page) => {
+      await page.goto(`${host.url}/dev-ui/apps/greeter`);
+      await say(page, "My name is Ada.");
+      const failure = page.getByRole("alert").filter({ hasText: "DENIED" });
+      await failure.getByText("The page of the component shows its grants").waitFor();
+    },
+    { allowed: [/500/] },
+  ));
+
 test("a model that cannot be used is shown before the first message, and on the page of the components", async () => {
   const agent = (name, model) => `name: ${name}\nmodel: ${model}\ninstruction: Answer.\n`;
   const own = await Host.start({ "lost/root_agent.yaml": agent("lost", "no-such-model"), "fine/root_agent.yaml": agent("fine", "scripted:x.yaml") });
