@@ -1,0 +1,1 @@
+import{xt as e}from"./PageHead-BCP3jofM.js";var t=()=>e(`config`);export{t};

@@ -1,1 +1,0 @@
-import{xt as e}from"./PageHead-B9D5ZPo_.js";var t=()=>e(`config`);export{t};
