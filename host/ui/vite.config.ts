@@ -33,5 +33,6 @@ export default defineConfig({
       ]),
     ),
   },
-  test: { include: ["tests/**/*.test.ts"] },
+  // The first test of a file also waits for the compilation of its modules.
+  test: { include: ["tests/**/*.test.ts"], testTimeout: 30_000 },
 });
