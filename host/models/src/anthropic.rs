@@ -20,7 +20,7 @@ use reqwest::Url;
 pub(crate) use self::version::ClaudeVersion;
 use crate::capabilities::{anthropic_capabilities, vertex_claude_capabilities};
 use crate::failure::Origin;
-use crate::http::{Authentication, Endpoint, Http, to_json};
+use crate::http::{Authentication, BETA_HEADER, Endpoint, Http, to_json};
 use crate::http_model::{HttpModel, WireFormat};
 use crate::provider::ModelProvider;
 use crate::service::Service;
@@ -29,8 +29,6 @@ use crate::sse::Decoder;
 use crate::vertex::VertexPath;
 
 const API_VERSION: &str = "2023-06-01";
-/// The header with the features that are not general yet.
-pub(crate) const BETA_HEADER: &str = "anthropic-beta";
 /// The feature that drops thoughts which do not belong to their conversation any more.
 const THOUGHT_BINDING: &str = "thinking-binding-controls-2026-08-01";
 const VERTEX_VERSION: &str = "vertex-2023-10-16";

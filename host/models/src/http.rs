@@ -26,12 +26,14 @@ pub(crate) use self::retries::retry_after;
 use self::retries::{RetriedCall, retry};
 pub(crate) use self::web_socket::WebSocket;
 use crate::Secret;
-use crate::anthropic::BETA_HEADER;
 use crate::failure::Origin;
 use crate::google_credentials::GoogleCredentials;
 use crate::service::{Service, ServiceInfo};
 use crate::settings::Connection;
 pub(crate) use retries::backoff;
+
+/// Anthropic's header for features that are not generally available: a list, to which an agent may add its own.
+pub(crate) const BETA_HEADER: &str = "anthropic-beta";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum time until the first byte of a response.
@@ -243,7 +245,6 @@ impl Endpoint {
                 self.origin.error(ModelErrorKind::BadRequest, format!("`httpOptions.headers`: `{name}` cannot be sent"))
             })?;
             if name == BETA_HEADER {
-                // It is a list.
                 headers.append(name, value);
             } else {
                 // Keys of the provider are never replaced.

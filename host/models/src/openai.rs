@@ -24,7 +24,7 @@ use reqwest::Url;
 
 pub(crate) use self::dialect::Dialect;
 use self::embeddings::OpenAiEmbedder;
-pub(crate) use self::family::Family;
+pub(crate) use self::family::ModelFamily;
 pub(crate) use self::settings::{is_strict, refuses_schema, tool_choice_of};
 use crate::capabilities::{compatible_capabilities, openai_capabilities};
 use crate::failure::Origin;

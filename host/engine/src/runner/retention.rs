@@ -1,6 +1,7 @@
 //! Deletion of sessions by retention rules.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hatchery_core::sync::MutexExt;
@@ -9,8 +10,8 @@ use hatchery_core::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::Runner;
 use super::session_access::renew_during;
+use super::{Runner, RunnerInner};
 
 /// Lease of a session during its deletion.
 const DELETION_LEASE: Duration = Duration::from_secs(10);
@@ -24,7 +25,31 @@ const MAX_UNDELETED: usize = 5000;
 /// Expired sessions that were not deleted, by app: at most [`MAX_UNDELETED`] each.
 pub(super) type UndeletedSessions = HashMap<String, HashSet<SessionKey>>;
 
+impl RunnerInner {
+    /// Deletes the artifacts of a session that no longer exists, because nobody could read or delete them any more: one
+    /// may be saved while its session is deleted. Returns true if the session does not exist. Returns false, without
+    /// looking, if artifacts are kept.
+    pub(super) async fn delete_orphaned_artifacts(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        let (sessions, artifacts) = (&self.services.sessions, &self.services.artifacts);
+        if self.keeps_artifacts.load(Ordering::Relaxed) || sessions.get(key, EventWindow::Recent(0)).await?.is_some() {
+            return Ok(false);
+        }
+        artifacts.delete_all(key).await?;
+        Ok(true)
+    }
+}
+
 impl Runner {
+    /// Deletes the artifacts of a session that no longer exists. Call it after an artifact was saved, whose session may
+    /// have been deleted meanwhile. Returns true if the session does not exist; false if artifacts are
+    /// [kept](Self::with_kept_artifacts).
+    ///
+    /// # Errors
+    /// If the session or the artifacts cannot be read or deleted.
+    pub async fn delete_orphaned_artifacts(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        self.0.delete_orphaned_artifacts(key).await
+    }
+
     /// Deletes at most 100 sessions of an app that have expired by a rule, with their artifacts unless the runner
     /// [keeps](Self::with_kept_artifacts) them. Sessions that are in use stay. Sessions that could not be deleted are
     /// tried again once no others are left, or once they are 5,000. Each deletion is in the audit log. Returns the

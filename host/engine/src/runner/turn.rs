@@ -3,15 +3,14 @@
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use hatchery_core::{
-    CallContext, Caller, Event, EventData, EventSink, EventWindow, Invocation, JsonMap, NewInvocation, RunError,
-    RunFailure, RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation,
-    StoreError, TimeKind, TraceParent, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
+    CallContext, Caller, Event, EventData, EventSink, Invocation, JsonMap, NewInvocation, RunError, RunFailure,
+    RunJournal, RunLimit, RunTransition, Services, Session, SessionKey, Span, SpanContext, SpanOperation, StoreError,
+    TimeKind, TraceParent, TurnLease, USER_AUTHOR, escape_control, truncate_bytes,
 };
 use imbl::Vector;
 use tokio::sync::oneshot;
@@ -165,8 +164,11 @@ impl RunnerInner {
         if let Some(transition) = transition {
             self.record_end(lease, &invocation.id, &transition).await;
         }
-        if may_have_lost_session(&result) && !self.keeps_artifacts.load(Ordering::Relaxed) {
-            delete_orphaned_artifacts(invocation).await;
+        if may_have_lost_session(&result)
+            && let Err(error) = self.delete_orphaned_artifacts(&invocation.session_key).await
+        {
+            let (session, code) = (&invocation.session_key, error.code());
+            tracing::warn!(%session, code, "artifacts of a deleted session may be left: {error}");
         }
         if let Ok(true) = result {
             // Before the session's next turn, which may continue this run and record calls.
@@ -300,21 +302,6 @@ fn may_have_lost_session(result: &Result<bool, RunError>) -> bool {
         Err(RunError::Store(error)) => matches!(error, StoreError::SessionNotFound(_) | StoreError::Fenced(_)),
         Err(_) => true,
         Ok(_) => false,
-    }
-}
-
-/// Deletes what a run has saved after its session was deleted, because nobody could read or delete it any more. A
-/// failure is logged.
-async fn delete_orphaned_artifacts(invocation: &Invocation) {
-    let (services, key) = (&invocation.services, &invocation.session_key);
-    let delete = async {
-        if services.sessions.get(key, EventWindow::Recent(0)).await?.is_none() {
-            services.artifacts.delete_all(key).await?;
-        }
-        Ok::<_, StoreError>(())
-    };
-    if let Err(error) = delete.await {
-        tracing::warn!(session = %key, code = error.code(), "artifacts of a deleted session may be left: {error}");
     }
 }
 

@@ -15,13 +15,13 @@ use crate::support::*;
 
 /// Sessions that note whether they are read completely.
 #[derive(Default)]
-struct NotingSessions {
+struct RecordingSessions {
     inner: MemorySessions,
     complete_reads: Mutex<Vec<bool>>,
 }
 
 #[async_trait]
-impl WrapperSessionService for NotingSessions {
+impl WrapperSessionService for RecordingSessions {
     fn inner(&self) -> &dyn SessionService {
         &self.inner
     }
@@ -32,7 +32,7 @@ impl WrapperSessionService for NotingSessions {
     }
 }
 
-impl NotingSessions {
+impl RecordingSessions {
     /// Returns whether a session was read completely since the last call.
     fn take_complete_reads(&self) -> bool {
         std::mem::take(&mut *self.complete_reads.lock().unwrap()).contains(&true)
@@ -42,7 +42,7 @@ impl NotingSessions {
 #[tokio::test]
 async fn what_the_prompts_of_many_agents_copy_counts_for_the_cache() {
     const SESSIONS: usize = 40;
-    let sessions = Arc::new(NotingSessions::default());
+    let sessions = Arc::new(RecordingSessions::default());
     let runner = Runner::new(Services { sessions: sessions.clone(), ..services() });
     let agents = (0..40).map(|number| llm(&format!("agent{number}"), Scripted::new().default_reply("ok")));
     let root = workflow("root", AgentKind::Sequential, agents.collect());

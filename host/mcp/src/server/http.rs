@@ -18,12 +18,12 @@ use super::session::Session;
 use super::session_limit::SessionLimit;
 
 tokio::task_local! {
-    /// The sender of the request that a task answers.
-    static SENDER: Arc<Sender>;
+    /// The client whose request the task answers.
+    static REQUESTER: Arc<Requester>;
 }
 
-/// The sender of a request.
-struct Sender {
+/// A client that has sent a request.
+struct Requester {
     /// The user of its credentials.
     client: Option<Arc<str>>,
     /// The reason why it has got no session.
@@ -55,13 +55,13 @@ impl McpEndpoint {
         let (close, sessions) = (CancellationToken::new(), SessionLimit::default());
         let config = config.with_cancellation_token(close.clone());
         let session = move || {
-            let sender = SENDER.try_with(Arc::clone).ok();
-            let client = sender.as_ref().and_then(|sender| sender.client.clone());
+            let requester = REQUESTER.try_with(Arc::clone).ok();
+            let client = requester.as_ref().and_then(|requester| requester.client.clone());
             match sessions.acquire(client) {
                 Ok(permit) => Ok(Session::new(service.clone(), Some(permit))),
                 Err(reason) => {
-                    if let Some(sender) = sender {
-                        sender.refusal.get_or_init(|| reason.clone());
+                    if let Some(requester) = requester {
+                        requester.refusal.get_or_init(|| reason.clone());
                     }
                     Err(io::Error::other(reason))
                 }
@@ -74,9 +74,9 @@ impl McpEndpoint {
     /// the client, and names the user of its sessions. The status is 503 if there are too many sessions.
     pub async fn handle(&self, request: Request<Bytes>) -> Response<BoxBody<Bytes, Infallible>> {
         let client = request.extensions().get::<ClientScope>().and_then(|scope| scope.user.clone());
-        let sender = Arc::new(Sender { client, refusal: OnceLock::new() });
-        let response = SENDER.scope(sender.clone(), self.service.handle(request.map(Full::new))).await;
-        match sender.refusal.get() {
+        let requester = Arc::new(Requester { client, refusal: OnceLock::new() });
+        let response = REQUESTER.scope(requester.clone(), self.service.handle(request.map(Full::new))).await;
+        match requester.refusal.get() {
             // A request that needs no session of its own has another status.
             Some(reason) if response.status() == StatusCode::INTERNAL_SERVER_ERROR => busy(reason),
             _ => response,

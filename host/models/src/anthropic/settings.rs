@@ -61,7 +61,7 @@ pub(super) fn cache_control(config: &GenerateContentConfig) -> Option<&Value> {
 }
 
 /// What the settings of a request depend on.
-pub(super) struct Setup {
+pub(super) struct SettingsContext {
     pub(super) version: ClaudeVersion,
     pub(super) has_tools: bool,
     /// True if thoughts are sent back that are bound to the conversation before them.
@@ -71,8 +71,8 @@ pub(super) struct Setup {
 }
 
 /// Returns the settings as keys of the body, without those that the model refuses.
-pub(super) fn settings(setup: Setup, config: &GenerateContentConfig) -> JsonMap {
-    let Setup { version, has_tools, has_bound_thoughts, format } = setup;
+pub(super) fn settings(context: SettingsContext, config: &GenerateContentConfig) -> JsonMap {
+    let SettingsContext { version, has_tools, has_bound_thoughts, format } = context;
     let mut settings = JsonMap::new();
     let mut set = |key: &str, value: Option<Value>| {
         if let Some(value) = value {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::messages::{CachedBlock, Message, have_thoughts, messages};
 use super::schema::accepted_schema;
-use super::settings::{Setup, ToolJson, cache_control, mark_last, settings, tools};
+use super::settings::{SettingsContext, ToolJson, cache_control, mark_last, settings, tools};
 use super::version::ClaudeVersion;
 use crate::failure::Origin;
 use crate::finish;
@@ -72,7 +72,7 @@ pub(super) fn request<'a>(
         vec![CachedBlock::text(instructions).with_cache_control(cache_control)]
     };
     let messages = messages(request, is_anthropic, cache_control)?;
-    let setup = Setup {
+    let context = SettingsContext {
         version,
         has_tools: !tools.is_empty(),
         has_bound_thoughts: is_anthropic && version.has_bound_thoughts() && have_thoughts(&messages),
@@ -83,7 +83,7 @@ pub(super) fn request<'a>(
         anthropic_version,
         system,
         messages,
-        settings: settings(setup, &request.config),
+        settings: settings(context, &request.config),
         tools,
         stream: streaming_mode == StreamingMode::On,
     })

@@ -8,9 +8,9 @@ use crate::signatures::SignatureKind;
 
 /// The details of an answer, in their order.
 #[derive(Default)]
-pub(super) struct Details(Vec<JsonMap>);
+pub(super) struct ReasoningDetails(Vec<JsonMap>);
 
-impl Details {
+impl ReasoningDetails {
     /// Returns the details of an answer that is not streamed.
     pub(super) fn new(details: Option<Value>) -> Self {
         Self(objects(details).collect())

@@ -1,6 +1,6 @@
 //! Differences of chat completions between servers.
 
-use super::Family;
+use super::ModelFamily;
 use crate::files;
 
 /// The server of chat completions.
@@ -77,7 +77,7 @@ impl Dialect {
     /// Returns true if messages may have keys for signatures of thoughts. OpenAI and Mistral refuse unknown keys.
     pub(super) fn takes_extensions(self, model: &str) -> bool {
         match self {
-            Self::OpenAi => Family::of(model) == Family::Other,
+            Self::OpenAi => ModelFamily::of(model) == ModelFamily::Other,
             Self::OpenRouter | Self::Ollama | Self::Compatible => true,
             Self::Mistral | Self::DeepSeek => false,
         }
@@ -86,7 +86,7 @@ impl Dialect {
     /// Returns true if the model may hear. OpenAI's models do only if their name says so.
     pub(super) fn takes_audio(self, model: &str) -> bool {
         match self {
-            Self::OpenAi => Family::of(model) == Family::Other || model.contains("audio"),
+            Self::OpenAi => ModelFamily::of(model) == ModelFamily::Other || model.contains("audio"),
             Self::OpenRouter | Self::Compatible => true,
             Self::Ollama | Self::Mistral | Self::DeepSeek => false,
         }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// The family of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum ModelFamily {
     /// A model that does not reason, such as `gpt-4.1`.
     Plain,
     /// A reasoning model, such as `o3-mini` and `gpt-5`.
@@ -26,7 +26,7 @@ const ON_REQUEST: [(u32, u32); 3] = [(5, 1), (5, 2), (5, 4)];
 /// The first version of `gpt` whose reasoning has no effort beside tools in chat completions.
 const FIRST_WITHOUT_EFFORT_BESIDE_TOOLS: (u32, u32) = (5, 4);
 
-impl Family {
+impl ModelFamily {
     /// Returns the family of the model of this name, which may have a prefix of a proxy, or be a tuned one.
     pub(crate) fn of(model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or_default();
@@ -120,8 +120,8 @@ mod tests {
             ("mistral-large-latest", false, false),
             ("", false, false),
         ] {
-            let family = Family::of(name);
-            assert_eq!((family.is_reasoning(), family == Family::Plain), (is_reasoning, is_plain), "{name}");
+            let family = ModelFamily::of(name);
+            assert_eq!((family.is_reasoning(), family == ModelFamily::Plain), (is_reasoning, is_plain), "{name}");
         }
     }
 }

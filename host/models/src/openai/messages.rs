@@ -105,8 +105,11 @@ pub(super) fn messages<'a>(model: &str, dialect: Dialect, request: &'a LlmReques
         let role = if is_reasoning(model) { "developer" } else { "system" };
         messages.push(Message::System { role, content: instructions.join("\n\n") });
     }
-    let writer =
-        Writer { dialect, takes_audio: dialect.takes_audio(model), takes_extensions: dialect.takes_extensions(model) };
+    let writer = MessageWriter {
+        dialect,
+        takes_audio: dialect.takes_audio(model),
+        takes_extensions: dialect.takes_extensions(model),
+    };
     for content in &request.contents {
         match content.role.as_deref() {
             Some("model" | "assistant") => messages.extend(writer.assistant(content)?),
@@ -138,13 +141,13 @@ fn is_reasoning(model: &str) -> bool {
 
 /// Writes contents in the form that a model accepts.
 #[derive(Clone, Copy)]
-struct Writer {
+struct MessageWriter {
     dialect: Dialect,
     takes_audio: bool,
     takes_extensions: bool,
 }
 
-impl Writer {
+impl MessageWriter {
     fn assistant(self, content: &Content) -> Result<Option<Message<'_>>, String> {
         let mut text = String::new();
         let mut tool_calls = Vec::new();

@@ -6,7 +6,7 @@ use hatchery_core::{FunctionDeclaration, GenerateContentConfig, JsonMap, LlmRequ
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Dialect, Family};
+use super::{Dialect, ModelFamily};
 use crate::prompt::{extra_body, parameters};
 
 /// Settings that are specific to Gemini, or have another name here.
@@ -76,7 +76,7 @@ pub(super) fn settings(model: &str, dialect: Dialect, has_tools: bool, config: &
             settings.insert(key.to_owned(), value);
         }
     };
-    let family = if dialect == Dialect::OpenAi { Family::of(model) } else { Family::Other };
+    let family = if dialect == Dialect::OpenAi { ModelFamily::of(model) } else { ModelFamily::Other };
     let own: JsonMap = extra_body(config)
         .filter(|(key, _)| !RESERVED_KEYS.contains(&key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))

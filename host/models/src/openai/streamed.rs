@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hatchery_core::{Content, LlmResponse, ModelError, Part};
 
-use super::details::Details;
+use super::details::ReasoningDetails;
 use super::wire::{Logprobs, ToolCallJson, call_parts, finish_reason, parse};
 use crate::failure::Origin;
 use crate::finish;
@@ -17,7 +17,7 @@ const DONE: &str = "[DONE]";
 pub(super) struct ChunkDecoder {
     origin: Arc<Origin>,
     calls: Vec<ToolCallJson>,
-    details: Details,
+    details: ReasoningDetails,
     logprobs: Logprobs,
     has_finish_reason: bool,
     is_done: bool,
@@ -28,7 +28,7 @@ impl ChunkDecoder {
         Self {
             origin,
             calls: Vec::new(),
-            details: Details::default(),
+            details: ReasoningDetails::default(),
             logprobs: Logprobs::default(),
             has_finish_reason: false,
             is_done: false,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::Dialect;
-use super::details::Details;
+use super::details::ReasoningDetails;
 use super::messages::{Message, messages};
 use super::settings::{ToolJson, settings, tools};
 use crate::failure::Origin;
@@ -222,7 +222,7 @@ pub(super) fn parse_response(body: &[u8], origin: &Origin) -> Result<LlmResponse
     let reason = choice.finish_reason.as_deref().and_then(finish_reason);
     let mut message = choice.message.unwrap_or_default();
     let calls = message.tool_calls.take().unwrap_or_default();
-    let details = Details::new(message.reasoning_details.take()).take_part();
+    let details = ReasoningDetails::new(message.reasoning_details.take()).take_part();
     let mut parts = message.parts();
     parts.extend(details);
     parts.extend(call_parts(calls, reason, origin)?);

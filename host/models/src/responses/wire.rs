@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::input::{Item, input};
 use crate::failure::Origin;
 use crate::finish;
-use crate::openai::{Dialect, Family, is_strict, refuses_schema, tool_choice_of};
+use crate::openai::{Dialect, ModelFamily, is_strict, refuses_schema, tool_choice_of};
 use crate::prompt::{extra_body, parameters, schema_instruction};
 use crate::signatures::SignatureKind;
 
@@ -98,7 +98,7 @@ fn settings(model: &str, has_tools: bool, config: &GenerateContentConfig) -> Jso
         }
     };
     set("store", Some(false.into()));
-    let family = Family::of(model);
+    let family = ModelFamily::of(model);
     set("include", family.is_reasoning().then(|| json!([ENCRYPTED_REASONING])));
     let reasoning = config.extra.get("thinkingConfig").and_then(|thinking| reasoning_config(family, thinking));
     let own_reasoning = extra_body(config).find_map(|(key, value)| (key == "reasoning").then_some(value));
@@ -130,8 +130,8 @@ fn text_format(config: &GenerateContentConfig) -> Option<Value> {
     Some(json!({ "format": format }))
 }
 
-fn reasoning_config(family: Family, config: &Value) -> Option<Value> {
-    if family == Family::Plain {
+fn reasoning_config(family: ModelFamily, config: &Value) -> Option<Value> {
+    if family == ModelFamily::Plain {
         return None;
     }
     let mut reasoning = JsonMap::new();

@@ -432,15 +432,12 @@ fn parse_version(text: &str) -> Result<Option<u64>, ApiError> {
         .map_err(|_| ApiError::invalid(format!("`{text}` is not a version; write a number from 0 or `latest`")))
 }
 
-/// Checks that a session was not deleted while an artifact was saved. Otherwise deletes its artifacts, which nobody
-/// could read or delete any more.
+/// Checks that a session was not deleted while an artifact was saved. Otherwise deletes its artifacts.
 async fn check_session_after_save(state: &AppState, key: &SessionKey) -> Result<(), ApiError> {
-    let services = state.services();
-    if state.runner().keeps_artifacts() || services.sessions.get(key, EventWindow::Recent(0)).await?.is_some() {
-        return Ok(());
+    if state.runner().delete_orphaned_artifacts(key).await? {
+        return Err(StoreError::SessionNotFound(key.clone()).into());
     }
-    services.artifacts.delete_all(key).await?;
-    Err(StoreError::SessionNotFound(key.clone()).into())
+    Ok(())
 }
 
 /// Checks that a session exists, and returns its key.

@@ -29,7 +29,7 @@ use hatchery_core::{
 use imbl::Vector;
 use rusqlite::{CachedStatement, Connection, Params, Row, params};
 
-use self::history::{Plan, Restoration};
+use self::history::{Restoration, RestorePlan};
 use self::presence::Presence;
 use self::state::StateChange;
 use self::turns::OpenOutcome;
@@ -137,12 +137,12 @@ impl SqliteSessions {
         activity: &str,
         key: &SessionKey,
         revision: i64,
-        change: impl Fn(&Connection, &Plan) -> rusqlite::Result<Option<Restoration>> + Clone + Send + 'static,
+        change: impl Fn(&Connection, &RestorePlan) -> rusqlite::Result<Option<Restoration>> + Clone + Send + 'static,
     ) -> Result<Restoration, StoreError> {
         loop {
             let own_key = key.clone();
             let read = move |connection: &Connection| {
-                read_transaction(connection, |connection| Plan::read(connection, &own_key, revision))
+                read_transaction(connection, |connection| RestorePlan::read(connection, &own_key, revision))
             };
             let plan = match self.read(activity, key, read).await? {
                 Ok(plan) => plan,

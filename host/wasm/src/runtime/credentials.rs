@@ -71,7 +71,7 @@ fn oauth_servers(scheme: &AuthScheme) -> Option<String> {
         }
         AuthScheme::ApiKey { .. } | AuthScheme::Http { .. } => return None,
     };
-    Some(sha256(format!("{servers:?}").as_bytes()))
+    Some(sha256(serde_json::json!(servers).to_string().as_bytes()))
 }
 
 /// Returns the part of a credential that requests of the component need. The refresh token and the client stay with the

@@ -33,7 +33,7 @@ struct SessionRow {
 
 /// What a fork or a rewind needs from the events of a session. They are read before the change, and not by the writing
 /// thread: events before a revision change only with the row or the time of creation of their session.
-pub(super) struct Plan {
+pub(super) struct RestorePlan {
     row: i64,
     created: Timestamp,
     /// The session's own state at its creation, as JSON.
@@ -42,7 +42,7 @@ pub(super) struct Plan {
     own_state: StateChange,
 }
 
-impl Plan {
+impl RestorePlan {
     /// Reads a session up to a revision, or returns why it cannot be restored.
     pub(super) fn read(
         connection: &Connection,
@@ -72,7 +72,7 @@ impl Plan {
 /// Creates the session `fork` with the first `revision` events of `key`. `None` if the plan is out of date.
 pub(super) fn fork(
     connection: &Connection,
-    plan: &Plan,
+    plan: &RestorePlan,
     key: &SessionKey,
     revision: i64,
     fork: &SessionKey,
@@ -94,7 +94,7 @@ pub(super) fn fork(
 /// Removes the events after `revision`. `None` if the plan is out of date.
 pub(super) fn rewind(
     connection: &Connection,
-    plan: &Plan,
+    plan: &RestorePlan,
     key: &SessionKey,
     revision: i64,
 ) -> rusqlite::Result<Option<Restoration>> {

@@ -200,7 +200,7 @@ async fn a_session_that_was_rewound_since_it_was_read_is_read_again() {
         sessions.append(&key, &event("more", json!({"count": count}))).await.unwrap();
     }
     let own_key = key.clone();
-    let read = sessions.read("read the session", &key, move |connection| Plan::read(connection, &own_key, 2));
+    let read = sessions.read("read the session", &key, move |connection| RestorePlan::read(connection, &own_key, 2));
     let Ok(plan) = read.await.unwrap() else { panic!("the session has three events") };
     sessions.rewind(&key, 1).await.unwrap();
     sessions.append(&key, &event("other", json!({"count": 7}))).await.unwrap();
